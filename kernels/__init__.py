@@ -1,0 +1,1 @@
+"""The same question one level down: an op, its reference, its candidates."""

@@ -1,0 +1,1 @@
+"""What counts as better: decode rate, canaries, quality, parity."""

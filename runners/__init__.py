@@ -1,0 +1,1 @@
+"""Where it runs: engines, processes, devices and hosts."""

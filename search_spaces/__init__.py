@@ -1,0 +1,1 @@
+"""What may vary: knobs, the conditions and guards between them."""

@@ -1,0 +1,1 @@
+"""The loop and what a person asks for: study, trial, identity, verdict, ledger."""
