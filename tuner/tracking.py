@@ -1,0 +1,313 @@
+"""MLflow as a projection of the ledger: one experiment per lane, a run per study, a run per trial.
+
+MLflow is told of a trial after the ledger has it. A server that cannot be reached stops nothing:
+what it has not heard waits in the study's outbox, and is sent with the next trial, by `flush`, or
+when the study is opened again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runners.redaction import is_secret, redact_text
+from tuner.ledger import TrialRecord
+from tuner.notebook import entry
+from tuner.outbox import Outbox, Parcel
+from tuner.run_fields import LONGEST_TAG, Point, RunFields, run_fields, shorten
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+    from mlflow import MlflowClient
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 60.0
+"""After a failure to reach the server, trials are only queued for this long: no study waits."""
+
+BATCH = 900
+"""Values in one request; MLflow takes 1000 metrics, of which we stay clear."""
+
+NAMES_IN_BATCH = 90
+"""Params or tags in one request; MLflow takes 100."""
+
+TEXT_ARTIFACTS = {".json", ".md", ".sh", ".txt", ".yaml", ".yml", ".log", ".jsonl"}
+
+NOTE = "mlflow.note.content"
+PARENT = "mlflow.parentRunId"
+KEY = "tuner.key"
+
+
+def local_store(study_directory: Path) -> str:
+    """The default store: a SQLite file in the study's folder, by its absolute path."""
+    return f"sqlite:///{study_directory.resolve() / 'mlflow.db'}"
+
+
+def shown(uri: str) -> str:
+    """The URI without a password, for messages."""
+    return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", uri)
+
+
+class Tracker:
+    """Tells MLflow of a study's trials.
+
+    `uri` is any MLflow tracking URI, None for the study's own SQLite file; user, password and
+    token come from MLflow's own variables (MLFLOW_TRACKING_USERNAME, _PASSWORD, _TOKEN). `secrets`
+    are names (or patterns) of variables whose values must appear nowhere.
+    """
+
+    def __init__(
+        self,
+        uri: str | None,
+        study_directory: Path,
+        study_name: str,
+        lane: str,
+        *,
+        lane_label: str = "",
+        secrets: Sequence[str] = (),
+    ) -> None:
+        self.uri = uri or local_store(study_directory)
+        self.study_directory = study_directory.resolve()
+        self.study_name = study_name
+        self.lane = lane
+        self.experiment_name = f"{lane_label or 'lane'} · {lane[:12]}"
+        self._outbox = Outbox(self.study_directory / "outbox")
+        self._hidden = [
+            value
+            for name, value in os.environ.items()
+            if is_secret(name, secrets) and len(value) > 3
+        ]
+        self._known: dict[str, TrialRecord] = {}
+        self._silent_until = 0.0
+        self._connection: MlflowClient | None = None
+        self._experiment: str | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many trials MLflow has not heard of yet."""
+        return len(self._outbox)
+
+    def record(
+        self, record: TrialRecord, directory: Path, control: TrialRecord | None = None
+    ) -> str | None:
+        """Tell MLflow of a trial, or queue it; recording an attempt twice updates one run.
+
+        `directory` holds the trial's evidence. `control` is the record of the identity it was
+        compared with, by default the last one recorded here under `record.control_sha`. Returns
+        the run's id, None if the trial was queued. Raises OSError only if the disk refuses.
+        """
+        control = control or self._known.get(record.control_sha or "")
+        self._known[record.identity.sha] = record
+        place = directory.resolve()
+        inside = place.is_relative_to(self.study_directory)
+        relative = str(place.relative_to(self.study_directory) if inside else place)
+        self._outbox.put(Parcel(record=record, control=control, directory=relative))
+        if time.monotonic() < self._silent_until:
+            return None
+        return self._send_waiting().get(record.key)
+
+    def flush(self) -> int:
+        """Send everything that waits, now; returns how many trials still wait."""
+        self._send_waiting()
+        return self.waiting
+
+    def finish(self, summary: str, figures: Mapping[str, Path] | None = None) -> None:
+        """Put the study's summary (Markdown) and files on the study's run, and end that run.
+
+        Like every trial it waits if the server is away: the summary is derived from the ledger, so
+        the next run of the study writes it again.
+        """
+        self.flush()
+        try:
+            client = self._client()
+            run_id = self._study_run(client)
+            client.set_tag(run_id, NOTE, self._redact(shorten(summary, LONGEST_TAG)))
+            for folder, path in (figures or {}).items():
+                client.log_artifact(run_id, str(path), folder)
+            client.set_terminated(run_id, "FINISHED")
+        except Exception as error:  # noqa: BLE001 - whatever the server does, no study ends by it
+            self._note_failure(error)
+
+    def run_url(self, run_id: str) -> str | None:
+        """Where a browser shows the run; None for a local store, which `tuner ui` serves."""
+        if not self.uri.startswith("http"):
+            return None
+        return f"{self.uri.rstrip('/')}/#/experiments/{self._experiment}/runs/{run_id}"
+
+    # What follows talks to MLflow.
+
+    def _send_waiting(self) -> dict[tuple[int, int], str]:
+        sent: dict[tuple[int, int], str] = {}
+        for path, parcel in self._outbox:
+            try:
+                sent[parcel.record.key] = self._send(parcel)
+            except Exception as error:  # noqa: BLE001 - a projection must never stop a study
+                self._note_failure(error)
+                break
+            path.unlink(missing_ok=True)
+        return sent
+
+    def _note_failure(self, error: Exception) -> None:
+        self._silent_until = time.monotonic() + RETRY_AFTER_S
+        self._connection = None
+        log.warning(
+            "MLflow at %s did not take the results (%s); %d trials wait in %s and are sent later.",
+            shown(self.uri),
+            self._redact(str(error).splitlines()[0] if str(error) else type(error).__name__),
+            self.waiting,
+            self._outbox.folder,
+        )
+
+    def _client(self) -> MlflowClient:
+        if self._connection is None:
+            # A dead server must cost a trial seconds, not the minutes of MLflow's default retries.
+            os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+            os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+            from mlflow import MlflowClient  # two seconds of import, which other verbs do not need
+
+            self._connection = MlflowClient(tracking_uri=self.uri)
+            self._experiment = self._find_experiment(self._connection)
+        return self._connection
+
+    def _find_experiment(self, client: MlflowClient) -> str:
+        found = client.get_experiment_by_name(self.experiment_name)
+        if found is not None:
+            return str(found.experiment_id)
+        # Only a local store needs to be told where artifacts lie; a server decides for itself.
+        remote = self.uri.startswith("http")
+        place = None if remote else (self.study_directory / "artifacts").as_uri()
+        return str(
+            client.create_experiment(
+                self.experiment_name,
+                artifact_location=place,
+                tags={
+                    NOTE: GUIDE,
+                    "lane": self.lane,
+                    "mlflow.experimentKind": "custom_model_development",
+                    "mlflow.experiment.primaryMetric.name": "tok_s",
+                    "mlflow.experiment.primaryMetric.greaterIsBetter": "True",
+                },
+            )
+        )
+
+    def _find_run(self, client: MlflowClient, key: str) -> Run | None:
+        runs = client.search_runs([self._experiment_id], f"tags.`{KEY}` = '{key}'", max_results=1)
+        return runs[0] if runs else None
+
+    @property
+    def _experiment_id(self) -> str:
+        if self._experiment is None:
+            raise RuntimeError("the experiment is known once a client is connected")
+        return self._experiment
+
+    def _study_run(self, client: MlflowClient) -> str:
+        """The id of the parent run of this study, made when it is first needed."""
+        key = f"{self.study_name}"
+        run = self._find_run(client, key)
+        if run is None:
+            run = client.create_run(
+                self._experiment_id,
+                run_name=f"study {self.study_name}",
+                tags={KEY: key, "study": self.study_name, "role": "study", "lane": self.lane},
+            )
+        return str(run.info.run_id)
+
+    def _send(self, parcel: Parcel) -> str:
+        client = self._client()
+        record = parcel.record
+        fields = run_fields(record, parcel.control, self._redact)
+        key = f"{self.study_name}/{record.number}/{record.attempt}"
+        run = self._find_run(client, key)
+        if run is None:
+            run = client.create_run(
+                self._experiment_id,
+                start_time=fields.started_ms,
+                run_name=fields.name,
+                tags={KEY: key, PARENT: self._study_run(client)},
+            )
+        run_id = str(run.info.run_id)
+        self._send_fields(client, run_id, fields, known=run.data.params)
+        note = entry(record, parcel.control)
+        client.set_tag(run_id, NOTE, self._redact(shorten(note, LONGEST_TAG)))
+        self._send_artifacts(client, run_id, self.study_directory / parcel.directory, note)
+        client.update_run(run_id, name=fields.name)
+        client.set_terminated(run_id, fields.status, end_time=fields.finished_ms)
+        return run_id
+
+    def _send_fields(
+        self, client: MlflowClient, run_id: str, fields: RunFields, known: Mapping[str, str]
+    ) -> None:
+        from mlflow.entities import Metric, Param, RunTag
+
+        # A parameter cannot be written twice, and cannot have changed: an attempt is recorded once.
+        params = [Param(k, v) for k, v in fields.params.items() if k not in known]
+        tags = [RunTag(k, v) for k, v in fields.tags.items()]
+        metrics = [_metric(Metric, point, fields.finished_ms) for point in fields.points]
+        for group in _batches(params, NAMES_IN_BATCH):
+            client.log_batch(run_id, params=group)
+        for group in _batches(tags, NAMES_IN_BATCH):
+            client.log_batch(run_id, tags=group)
+        for group in _batches(metrics, BATCH):
+            client.log_batch(run_id, metrics=group)
+
+    def _send_artifacts(
+        self, client: MlflowClient, run_id: str, directory: Path, note: str
+    ) -> None:
+        """The evidence, with secrets removed from every text and the log compressed."""
+        with tempfile.TemporaryDirectory(prefix="tuner-artifacts-") as name:
+            stage = Path(name)
+            (stage / "report.md").write_text(self._redact(note), encoding="utf-8")
+            for source in sorted(directory.rglob("*")) if directory.is_dir() else []:
+                target = stage / source.relative_to(directory)
+                if source.is_file() and not source.is_symlink():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    self._stage(source, target)
+            client.log_artifacts(run_id, str(stage))
+
+    def _stage(self, source: Path, target: Path) -> None:
+        if source.suffix not in TEXT_ARTIFACTS:
+            shutil.copyfile(source, target)
+            return
+        text = self._redact(source.read_text(encoding="utf-8", errors="replace"))
+        if source.suffix == ".log":
+            with gzip.open(target.with_name(f"{target.name}.gz"), "wt", encoding="utf-8") as file:
+                file.write(text)
+        else:
+            target.write_text(text, encoding="utf-8")
+
+    def _redact(self, text: str) -> str:
+        return redact_text(text, self._hidden)
+
+
+def _metric(kind: Any, point: Point, moment_ms: int) -> Any:
+    """An MLflow metric; a fixed time makes sending it twice the same as sending it once."""
+    return kind(point.key, point.value, moment_ms, point.step)
+
+
+def _batches(values: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
+    return (values[start : start + size] for start in range(0, len(values), size))
+
+
+GUIDE = """Runs of one *lane*: same model files, hardware, workload and quality bar, so that they may be compared.
+
+A trial's name says its verdict, why it was rejected, and its rate. Its page opens with the notebook entry.
+
+| to see | type into the search box |
+| --- | --- |
+| which won | `tags.verdict = 'accepted'` |
+| which were rejected for what they say | `tags.`rejection.code` IN ('parity_mismatch', 'canary_mismatch', 'quality_failed')` |
+| which were only too slow | `tags.`rejection.code` = 'too_slow'` |
+| attempts that say nothing | `tags.verdict = 'invalid'` |
+| all but the study's own run | `tags.role != 'study'` |
+
+Columns worth adding: tags `verdict`, `rejection.code`, `rejection.reason`; metrics `tok_s`, `tok_s.low`, `tok_s.high`.
+"""  # noqa: E501 - a Markdown table has long lines
