@@ -120,7 +120,9 @@ def _result(record: TrialRecord, control: TrialRecord | None) -> str:
     text = f"**Result.** {rate_in_words(record.rate)}"
     if control is not None and control.rate is not None and control.key != record.key:
         ratio = record.rate.tok_s.mean / control.rate.tok_s.mean
-        text += f"; the control had {rate_in_words(control.rate)}, so {ratio:.3f} times it, between sessions"
+        text += (
+            f"; the control had {rate_in_words(control.rate)}: {ratio:.3f} times, across sessions"
+        )
     warnings = [_line(warning) for warning in record.rate.warnings]
     return text + "." + "".join(f"\n- {warning}" for warning in warnings)
 
