@@ -1,0 +1,258 @@
+"""Comparing server sessions: the gain of a candidate over its control, with an honest interval.
+
+The unit is the server session, not the repeat. Repeats of one session share its luck (where memory
+landed, how warm the host was), so forty repeats of one unlucky start still say nothing about the
+next start. What two or three sessions cannot show of their own spread, the lane's history supplies
+as a prior: see `objectives.statistics.Noise.moderated`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from objectives.objective import Objective
+from objectives.rate import Rate
+from objectives.statistics import Noise, first_repeat_is_slow, normal_quantile, t_cdf, t_quantile
+
+Role = Literal["control", "candidate"]
+Vector = npt.NDArray[np.float64]
+
+TREND_FROM = 5
+"""Sessions from which on a linear drift of the host is fitted; with fewer it counts as noise."""
+
+FEW_RESIDUALS = 3
+"""With fewer residuals than this, the spread of repeats is taken to be at least the sessions'."""
+
+
+class Session(BaseModel):
+    """One server session in a comparison.
+
+    `logs` holds the natural log of the metric per repeat, negated where less is better, so that
+    more is always better; `prompts` names the prompt of each. `at_s` places the session in time.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Role
+    logs: tuple[float, ...]
+    prompts: tuple[str, ...]
+    at_s: float = 0.0
+
+    @classmethod
+    def of(cls, role: Role, rate: Rate, objective: Objective) -> Session:
+        """The session behind a rate; raises ValueError where it lacks the objective's metric."""
+        sign = 1.0 if objective.direction == "maximize" else -1.0
+        values = rate.samples(objective.metric)
+        if min(values) <= 0:
+            raise ValueError(f"a {objective.metric} of {min(values)} cannot be compared.")
+        return cls(
+            role=role,
+            logs=tuple(sign * math.log(value) for value in values),
+            prompts=tuple(row.prompt for row in rate.repeats),
+            at_s=rate.started_at,
+        )
+
+
+class Effect(BaseModel):
+    """The log of the ratio candidate over control, and how well it is known.
+
+    `se` standard error with `dof` degrees of freedom; `drift` the log of the last control over the
+    first; `warm_up` whether first repeats were left out on both sides; `session_sd` the standard
+    deviation of one session's log mean that the interval rests on.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    log_ratio: float
+    se: float
+    dof: float
+    drift: float | None
+    warm_up: bool
+    controls: int
+    candidates: int
+    session_sd: float
+
+    @property
+    def ratio(self) -> float:
+        return math.exp(self.log_ratio)
+
+    def low(self, tail: float) -> float:
+        """Lower bound of the ratio that misses with probability `tail`."""
+        return math.exp(self.log_ratio - t_quantile(1 - tail, self.dof) * self.se)
+
+    def high(self, tail: float) -> float:
+        """Upper bound of the ratio that misses with probability `tail`."""
+        return math.exp(self.log_ratio + t_quantile(1 - tail, self.dof) * self.se)
+
+
+def stated_noise(objective: Objective) -> Noise:
+    """The prior that the objective states: 95 % of session pairs lie within `session_drift`.
+
+    The difference of two sessions has √2 times the standard deviation of one.
+    """
+    sd = objective.session_drift / (normal_quantile(0.975) * math.sqrt(2))
+    return Noise(sd=sd, dof=objective.ab.prior_sessions)
+
+
+def learn_noise(controls: Sequence[Rate], objective: Objective) -> Noise:
+    """The stated prior, corrected by what the lane's control sessions have shown, oldest first.
+
+    From successive differences (von Neumann 1941), which a slow drift of the host hardly touches:
+    s² = Σ(y[i+1] - y[i])² / 2(k - 1), worth 2(k - 1)² / (3k - 4) degrees of freedom.
+    """
+    prior = stated_noise(objective)
+    means = [
+        float(np.mean(_without_warm_up(Session.of("control", rate, objective).logs)))
+        for rate in controls
+        if rate.workload == objective.workload
+    ]
+    count = len(means)
+    if count < 2:
+        return prior
+    variance = sum((b - a) ** 2 for a, b in zip(means, means[1:], strict=False)) / (2 * (count - 1))
+    degrees = 2 * (count - 1) ** 2 / (3 * count - 4)
+    return prior.moderated(degrees * variance, degrees)
+
+
+def effect(sessions: Sequence[Session], noise: Noise) -> Effect:
+    """The gain of the candidate over the control, from at least one session of each.
+
+    Each candidate session is compared with the controls around it, interpolated in order, which
+    cancels a steady drift of the host. Raises ValueError without a session of each role.
+    """
+    is_candidate = np.array([session.role == "candidate" for session in sessions])
+    if is_candidate.all() or not is_candidate.any():
+        raise ValueError("a comparison needs at least one control and one candidate session.")
+    warm_up = _has_warm_up(sessions)
+    table = _cell_means(sessions, drop_first=warm_up)
+    means = table.mean(axis=1)
+    weights = _contrast(is_candidate)
+    repeats = min(len(session.logs) - warm_up for session in sessions)
+    within = _within_variance(table, sessions, noise, drop_first=warm_up)
+    residual, degrees = _residuals(means, is_candidate)
+    prior = Noise(sd=math.sqrt(noise.sd**2 + within / repeats), dof=noise.dof)
+    known = prior.moderated(residual, degrees)
+    controls = means[~is_candidate]
+    return Effect(
+        log_ratio=float(weights @ means),
+        se=known.sd * float(np.sqrt(weights @ weights)),
+        dof=known.dof,
+        drift=float(controls[-1] - controls[0]) if controls.size > 1 else None,
+        warm_up=warm_up,
+        controls=int(controls.size),
+        candidates=int(is_candidate.sum()),
+        session_sd=known.sd,
+    )
+
+
+def chance_of_proof(
+    now: Effect, *, bound: float, final_se: float, final_tail: float
+) -> float:
+    """Predictive probability that the final interval will lie above the ratio `bound`.
+
+    Spiegelhalter, Freedman & Blackburn 1986, with a flat prior on the effect: given today's
+    estimate, the final one is distributed around it with variance se² - final_se².
+    """
+    needed = math.log(bound) + t_quantile(1 - final_tail, now.dof) * final_se
+    spread = math.sqrt(max(now.se**2 - final_se**2, 0.0))
+    if spread == 0.0:
+        return 1.0 if now.log_ratio > needed else 0.0
+    return t_cdf((now.log_ratio - needed) / spread, now.dof)
+
+
+def final_weight(candidates: int) -> float:
+    """√Σw² of the alternating plan with that many candidate sessions, a control at both ends."""
+    plan = np.array([index % 2 == 1 for index in range(2 * candidates + 1)])
+    weights = _contrast(plan)
+    return float(np.sqrt(weights @ weights))
+
+
+def _contrast(is_candidate: npt.NDArray[np.bool_]) -> Vector:
+    """Weights of the session means whose sum is the effect.
+
+    A candidate between two controls is compared with the two, each by how near it stands; at an
+    end, with the nearest control.
+    """
+    weights = np.zeros(is_candidate.size)
+    controls = np.flatnonzero(~is_candidate)
+    places = np.flatnonzero(is_candidate)
+    for place in places:
+        weights[place] += 1.0 / places.size
+        before = controls[controls < place]
+        after = controls[controls > place]
+        if before.size and after.size:
+            left, right = before[-1], after[0]
+            share = (place - left) / (right - left)
+            weights[left] -= (1 - share) / places.size
+            weights[right] -= share / places.size
+        else:
+            nearest = before[-1] if before.size else after[0]
+            weights[nearest] -= 1.0 / places.size
+    return weights
+
+
+def _residuals(means: Vector, is_candidate: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    """Sum of squares and degrees of freedom that the sessions leave about role (and drift)."""
+    columns = [np.ones(means.size), is_candidate.astype(float)]
+    if means.size >= TREND_FROM:
+        columns.append(np.arange(means.size) - (means.size - 1) / 2)
+    design = np.column_stack(columns)
+    fitted = design @ np.linalg.lstsq(design, means, rcond=None)[0]
+    return float(((means - fitted) ** 2).sum()), float(means.size - design.shape[1])
+
+
+def _without_warm_up(logs: Sequence[float]) -> Sequence[float]:
+    return logs[1:] if first_repeat_is_slow([math.exp(log) for log in logs]) else logs
+
+
+def _has_warm_up(sessions: Sequence[Session]) -> bool:
+    """Whether any session began slowly, and all are long enough to spare their first repeat."""
+    return all(len(session.logs) >= 3 for session in sessions) and any(
+        len(_without_warm_up(session.logs)) < len(session.logs) for session in sessions
+    )
+
+
+def _cell_means(sessions: Sequence[Session], *, drop_first: bool) -> Vector:
+    """Mean log per session and prompt, over the prompts that all sessions share.
+
+    Without a shared prompt every session is one cell: its mean over whatever it was asked.
+    """
+    start = int(drop_first)
+    cells: list[dict[str, list[float]]] = []
+    for session in sessions:
+        own: dict[str, list[float]] = {}
+        for prompt, log in zip(session.prompts[start:], session.logs[start:], strict=True):
+            own.setdefault(prompt, []).append(log)
+        cells.append(own)
+    shared = sorted(set.intersection(*(set(own) for own in cells)))
+    if not shared:
+        return np.array([[float(np.mean(session.logs[start:]))] for session in sessions])
+    return np.array([[float(np.mean(own[prompt])) for prompt in shared] for own in cells])
+
+
+def _within_variance(
+    table: Vector, sessions: Sequence[Session], noise: Noise, *, drop_first: bool
+) -> float:
+    """Variance of one repeat within its session, free of what prompts differ by.
+
+    With several prompts: what remains in the table of sessions × prompts about both means. With
+    one: the pooled variance of the repeats.
+    """
+    rows, columns = table.shape
+    if columns > 1:
+        rest = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+        degrees = (rows - 1) * (columns - 1)
+        total = float((rest**2).sum())
+    else:
+        start = int(drop_first)
+        logs = [np.asarray(session.logs[start:]) for session in sessions]
+        degrees = sum(log.size - 1 for log in logs)
+        total = float(sum(((log - log.mean()) ** 2).sum() for log in logs))
+    variance = total / degrees if degrees else 0.0
+    return max(variance, noise.sd**2) if degrees < FEW_RESIDUALS else variance
