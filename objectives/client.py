@@ -104,7 +104,9 @@ class Client:
     Every method raises EndpointError when the endpoint does not answer properly.
     """
 
-    def __init__(self, endpoint: Endpoint, *, streams: int = 1, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, endpoint: Endpoint, *, streams: int = 1, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self.endpoint = endpoint
         self._http = httpx.AsyncClient(
             base_url=endpoint.base_url,
@@ -211,7 +213,9 @@ class _StreamReader:
             self._usage = event["usage"]
         for choice in event.get("choices", ()):
             delta = choice.get("delta")
-            self._texts.append((choice.get("text") if delta is None else delta.get("content")) or "")
+            self._texts.append(
+                (choice.get("text") if delta is None else delta.get("content")) or ""
+            )
             ids = choice.get("token_ids")
             if ids:
                 self._ids += ids
@@ -252,7 +256,10 @@ def _top_tokens(logprobs: Mapping[str, Any]) -> list[dict[int, float]]:
     """Ids and log-probabilities per token, in the shape of completions or of chat."""
     if "content" in logprobs:
         return [
-            {_token_id(entry["token"]): entry["logprob"] for entry in [token, *token["top_logprobs"]]}
+            {
+                _token_id(entry["token"]): entry["logprob"]
+                for entry in [token, *token["top_logprobs"]]
+            }
             for token in logprobs["content"]
         ]
     return [

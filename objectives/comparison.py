@@ -151,9 +151,7 @@ def effect(sessions: Sequence[Session], noise: Noise) -> Effect:
     )
 
 
-def chance_of_proof(
-    now: Effect, *, bound: float, final_se: float, final_tail: float
-) -> float:
+def chance_of_proof(now: Effect, *, bound: float, final_se: float, final_tail: float) -> float:
     """Predictive probability that the final interval will lie above the ratio `bound`.
 
     Spiegelhalter, Freedman & Blackburn 1986, with a flat prior on the effect: given today's

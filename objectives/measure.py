@@ -113,6 +113,4 @@ async def _measure(
 
 
 def _ask(workload: Workload, prompt: Prompt) -> Ask:
-    return Ask(
-        prompt=prompt.ids, max_tokens=workload.output_tokens, ignore_eos=workload.ignore_eos
-    )
+    return Ask(prompt=prompt.ids, max_tokens=workload.output_tokens, ignore_eos=workload.ignore_eos)

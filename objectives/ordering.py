@@ -51,9 +51,7 @@ class GateHistory(BaseModel):
             if result.status is GateStatus.MISSING or rung not in (None, result.rung):
                 continue
             ran[result.gate] = ran.get(result.gate, 0) + 1
-            failed[result.gate] = failed.get(result.gate, 0) + (
-                result.status is GateStatus.FAILED
-            )
+            failed[result.gate] = failed.get(result.gate, 0) + (result.status is GateStatus.FAILED)
             seconds[result.gate] = seconds.get(result.gate, 0.0) + result.seconds
         return cls(ran=ran, failed=failed, seconds=seconds)
 

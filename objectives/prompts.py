@@ -13,7 +13,6 @@ from objectives.prompt_suite import SUITE, SuitePrompt
 from objectives.workload import PromptKind
 
 
-
 class Prompt:
     """A prompt that is ready to be sent: its name and its token ids."""
 

@@ -71,7 +71,9 @@ def speed_gate(
     evidence |= {"ratio": now.ratio, "low": low, "high": high, "control": beside}
     shown = f"{mean:.2f} {unit} against {beside:.2f}, ratio {now.ratio:.4f} [{low:.4f}, {high:.4f}]"
     if high < 1:
-        return gate("too_slow", f"{shown}: even the upper bound is under 1.", -now.log_ratio / SCALE)
+        return gate(
+            "too_slow", f"{shown}: even the upper bound is under 1.", -now.log_ratio / SCALE
+        )
     plan = ab_plan(sessions, objective, noise=noise)
     evidence["chance"] = plan.chance
     if plan.decision == "futile":

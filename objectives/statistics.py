@@ -189,7 +189,9 @@ def bootstrap_ratio(
     )
 
 
-def first_repeat_is_slow(values: Sequence[float], *, sigmas: float = 4.0, least: float = 0.01) -> bool:
+def first_repeat_is_slow(
+    values: Sequence[float], *, sigmas: float = 4.0, least: float = 0.01
+) -> bool:
     """Whether the first of several rates is a warm-up: low by far more than the others spread.
 
     It must lie `sigmas` standard deviations of the rest, and at least the share `least`, under the
