@@ -120,7 +120,7 @@ def _cause(answers: Sequence[Completion], client_cpu: float) -> str:
     if tokens > 1.2 * events:
         return (
             f"likely cause: an event brought {tokens / max(events, 1):.1f} tokens on average, so "
-            "first and last token are known only to within an event. Longer answers make this small."
+            "first and last token are known only to within an event. Longer answers help."
         )
     return (
         "no cause found in the client (it was mostly idle, and events brought one token each): "

@@ -50,8 +50,7 @@ def answer_problem(
 
 def shown(text: str, limit: int = 80) -> str:
     """A text as it is quoted in a reason: on one line, cut to `limit` characters."""
-    line = repr(text if len(text) <= limit else text[:limit] + "...")
-    return line
+    return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
 def _unfenced(text: str) -> str:

@@ -24,8 +24,8 @@ from objectives.gate import (
     ignore_progress,
 )
 from objectives.objective import Canary
-from objectives.trace import parting
 from objectives.statistics import corruption_bound
+from objectives.trace import parting
 
 TOP = 5
 """Alternatives asked for at a mismatch; the right token is rarely further down than this."""
@@ -229,8 +229,8 @@ async def _recheck(
     on_the_way = again.ids[:index] == answer.ids[:index] and index < len(again.top)
     top = again.top[index] if on_the_way else {}
     margin = None
-    if wrong in top and right in top:
-        margin = top[wrong] - top[right]  # type: ignore[index]  # None is in no dict of ids
+    if wrong is not None and right is not None and wrong in top and right in top:
+        margin = top[wrong] - top[right]
     return Recheck(
         index=index,
         wrong=wrong,

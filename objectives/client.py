@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 import httpx
 from pydantic import BaseModel, ConfigDict
@@ -45,10 +45,12 @@ class Completion(BaseModel):
 
     @property
     def first_token_s(self) -> float:
+        """When the first token came."""
         return self.events[0][0]
 
     @property
     def last_token_s(self) -> float:
+        """When the last token came."""
         return self.events[-1][0]
 
 
@@ -95,6 +97,7 @@ class Ask(BaseModel):
 
     @property
     def path(self) -> str:
+        """Where the request is sent."""
         return "/v1/completions" if self.messages is None else "/v1/chat/completions"
 
 
@@ -116,7 +119,7 @@ class Client:
             trust_env=False,
         )
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

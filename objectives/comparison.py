@@ -8,6 +8,7 @@ as a prior: see `objectives.statistics.Noise.moderated`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Literal
@@ -80,6 +81,7 @@ class Effect(BaseModel):
 
     @property
     def ratio(self) -> float:
+        """The gain as a ratio of rates."""
         return math.exp(self.log_ratio)
 
     def low(self, tail: float) -> float:
@@ -115,7 +117,7 @@ def learn_noise(controls: Sequence[Rate], objective: Objective) -> Noise:
     count = len(means)
     if count < 2:
         return prior
-    variance = sum((b - a) ** 2 for a, b in zip(means, means[1:], strict=False)) / (2 * (count - 1))
+    variance = sum((b - a) ** 2 for a, b in itertools.pairwise(means)) / (2 * (count - 1))
     degrees = 2 * (count - 1) ** 2 / (3 * count - 4)
     return prior.moderated(degrees * variance, degrees)
 
@@ -239,7 +241,7 @@ def _within_variance(
 ) -> float:
     """Variance of one repeat within its session, free of what prompts differ by.
 
-    With several prompts: what remains in the table of sessions × prompts about both means. With
+    With several prompts: what remains in the table of sessions and prompts about both means. With
     one: the pooled variance of the repeats.
     """
     rows, columns = table.shape

@@ -11,7 +11,7 @@ Phase = Literal["connect", "tokenize", "request", "stream", "metrics"]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A served model: `base_url` such as `http://127.0.0.1:8123` (no `/v1`), and its served name."""
+    """A served model: `base_url` such as `http://127.0.0.1:8123`, without `/v1`, and its name."""
 
     base_url: str
     model: str
@@ -25,8 +25,8 @@ class Endpoint:
 class EndpointError(Exception):
     """The endpoint did not answer as a server that works does.
 
-    `status` is the HTTP status where one arrived. Why the server failed is the runner's to find out:
-    its log and its exit code say more than the socket.
+    `status` is the HTTP status where one arrived. Why the server failed is the runner's to find
+    out: its log and its exit code say more than the socket.
     """
 
     def __init__(self, phase: Phase, status: int | None, detail: str) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 _KNOWN = frozenset(
-    "type enum const required properties additionalProperties items minItems maxItems minimum "
-    "maximum minLength maxLength pattern title description $schema".split()
+    {"type", "enum", "const", "required", "properties", "additionalProperties", "items"}
+    | {"minItems", "maxItems", "minimum", "maximum", "minLength", "maxLength", "pattern"}
+    | {"title", "description", "$schema"}
 )
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),

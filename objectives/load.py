@@ -25,8 +25,8 @@ async def run_load(
     """Serve all `asks` as the workload says, and describe them as one repeat.
 
     With `requests_per_s` the gaps between requests are exponential (a Poisson process), drawn from
-    `arrivals`; a request whose turn comes while `streams` are open waits for a seat, and its waiting
-    is part of nobody's latency, so a cap that binds shows up as a lower rate.
+    `arrivals`. A request whose turn comes while `streams` are open waits for a seat; that wait is
+    part of nobody's latency, so a cap that binds shows up as a lower rate.
     """
     seats = asyncio.Semaphore(workload.streams)
 

@@ -149,9 +149,7 @@ class Objective(_Part):
         if self.metric in ("output_tok_s", "goodput_rps") and not self.workload.is_concurrent:
             raise ValueError(f"metric {self.metric} needs a workload with streams > 1 or a rate")
         if self.metric == "goodput_rps" and not self.slos:
-            raise ValueError(
-                "metric goodput_rps needs slos: goodput counts the requests within them"
-            )
+            raise ValueError("metric goodput_rps needs slos: it counts the requests within them")
         return self
 
     def rung(self, name: str) -> Rung | None:

@@ -84,9 +84,9 @@ class SelfParity(BaseModel):
             return f"The reference repeats itself token for token on all {self.prompts} prompts."
         margin = "unknown" if self.margin is None else f"{self.margin:.4f}"
         return (
-            f"The reference differs from itself on {len(self.differing)} of {self.prompts} prompts, "
-            f"first at index {self.first_index}, at a margin of {margin}: exact parity cannot be "
-            "asked for in this lane; use bounded mode."
+            f"The reference differs from itself on {len(self.differing)} of {self.prompts} "
+            f"prompts, first at index {self.first_index}, at a margin of {margin}: exact parity "
+            "cannot be asked for in this lane; use bounded mode."
         )
 
 

@@ -43,7 +43,7 @@ class GateHistory(BaseModel):
 
     @classmethod
     def of(cls, results: Sequence[GateResult], *, rung: str | None = None) -> GateHistory:
-        """The history of past results, of one rung or of all; gates that are missing taught nothing."""
+        """The history of past results, of one rung or all; missing gates taught nothing."""
         ran: dict[str, int] = {}
         failed: dict[str, int] = {}
         seconds: dict[str, float] = {}

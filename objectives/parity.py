@@ -241,7 +241,7 @@ async def _divergence(
 async def _own_margin(
     client: Client, trace: Trace, answer: Completion, index: int, policy: ParityPolicy
 ) -> float | None:
-    """The candidate's own first choice over its second where it differed; None if it cannot tell."""
+    """The candidate's own first choice over its second where it differed, if it can tell."""
     try:
         again = await client.complete(
             Ask(prompt=trace.prompt_ids, max_tokens=index + 1, top=policy.top)
@@ -255,7 +255,7 @@ async def _own_margin(
 
 
 async def _drafts(client: Client) -> int | None:
-    """Drafts since the server started, which serves this candidate alone; None if it has no count."""
+    """Drafts since the server started, which serves this candidate alone, if it counts them."""
     drafts = read_counters(await client.metrics()).get(DRAFTS)
     return None if drafts is None else round(drafts)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 
-
 from objectives.client import Client
 from objectives.prompt_suite import SUITE, SuitePrompt
 from objectives.workload import PromptKind
@@ -69,7 +68,7 @@ async def _context(client: Client, prompt: SuitePrompt, tokens: int) -> tuple[in
 
 
 async def _chat_prompt(client: Client, prompt: SuitePrompt, tokens: int) -> tuple[int, ...]:
-    """The prompt as one user turn in the model's chat template, cut to length inside the context."""
+    """The prompt as one user turn in the chat template, cut to length inside the context."""
     bare = await client.tokenize(messages=_turn(prompt.task))
     if len(bare) >= tokens:
         return bare[-tokens:]
@@ -87,7 +86,7 @@ def _turn(content: str) -> tuple[dict[str, str], ...]:
 
 
 async def _random_prompts(client: Client, tokens: int, count: int, seed: int) -> list[Prompt]:
-    """Ids drawn from those that the suite's own text uses, so that every one is in the vocabulary."""
+    """Ids drawn from those that the suite's text uses, so that all are in the vocabulary."""
     pool: set[int] = set()
     for prompt in SUITE[:4]:
         pool.update(await client.tokenize(prompt.passage))

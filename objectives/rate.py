@@ -1,4 +1,4 @@
-"""A rate: how fast an engine served a workload, with everything that makes the number believable."""
+"""A rate: how fast an engine served a workload, with all that makes the number believable."""
 
 from __future__ import annotations
 

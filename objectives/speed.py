@@ -1,4 +1,4 @@
-"""The speed gate: stops early what is too slow to be worth the dearer gates, and checks the SLOs."""
+"""The speed gate stops early what is too slow for the dearer gates, and checks the SLOs."""
 
 from __future__ import annotations
 
@@ -70,10 +70,9 @@ def speed_gate(
     beside = sum(control.samples(objective.metric)) / len(control.repeats)
     evidence |= {"ratio": now.ratio, "low": low, "high": high, "control": beside}
     shown = f"{mean:.2f} {unit} against {beside:.2f}, ratio {now.ratio:.4f} [{low:.4f}, {high:.4f}]"
+    shortfall = -now.log_ratio / SCALE
     if high < 1:
-        return gate(
-            "too_slow", f"{shown}: even the upper bound is under 1.", -now.log_ratio / SCALE
-        )
+        return gate("too_slow", f"{shown}: even the upper bound is under 1.", shortfall)
     plan = ab_plan(sessions, objective, noise=noise)
     evidence["chance"] = plan.chance
     if plan.decision == "futile":
@@ -81,9 +80,9 @@ def speed_gate(
             "gain_unproven",
             f"{shown}: the chance of proving a gain over {1 + objective.minimal_effect:.4f} is "
             f"{100 * (plan.chance or 0.0):.1f} %.",
-            -now.log_ratio / SCALE,
+            shortfall,
         )
-    return gate(None, f"{shown}.", -now.log_ratio / SCALE)
+    return gate(None, f"{shown}.", shortfall)
 
 
 def slo_gates(rate: Rate, objective: Objective, rung: str) -> list[GateResult]:

@@ -149,9 +149,9 @@ class Noise(BaseModel):
     def moderated(self, sum_of_squares: float, degrees: float) -> Noise:
         """This prior and new residuals as one estimate (moderated variance, Smyth 2004).
 
-        s² = (d0 · s0² + SS) / (d0 + d), with d0 + d degrees of freedom. It is what makes an interval
-        of three server sessions honest: the lane's history stands in for the spread that three
-        numbers cannot show, and the three numbers widen it where they stray more.
+        s² = (d0 · s0² + SS) / (d0 + d), with d0 + d degrees of freedom. It is what makes an
+        interval of three server sessions honest: the lane's history stands in for the spread that
+        three numbers cannot show, and the three numbers widen it where they stray more.
         """
         if math.isinf(self.dof):
             return self
