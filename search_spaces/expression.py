@@ -112,9 +112,12 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def version_key(text: str) -> tuple[tuple[int, str], ...]:
-    """Orders ``0.9`` < ``0.32.0rc1`` < ``0.32.0`` < ``0.40``; trailing zeros do not count."""
+    """Orders ``0.9`` < ``0.32.0rc1`` < ``0.32.0`` < ``0.40``.
+
+    Trailing zeros do not count, nor does what follows a plus: a build is no newer version.
+    """
     parts: list[tuple[int, str]] = []
-    for part in re.split(r"[.+-]", text):
+    for part in re.split(r"[.-]", text.partition("+")[0]):
         number = re.match(r"\d+", part)
         if number is None:
             parts.append((-1, part))
@@ -124,7 +127,7 @@ def version_key(text: str) -> tuple[tuple[int, str], ...]:
             parts.append((int(number.group()), part[number.end() :]))
     while len(parts) > 1 and parts[-1] == (0, "~"):
         parts.pop()
-    return tuple(parts)
+    return (*parts, (0, "~"))  # the end lies after a release candidate and before a patch
 
 
 def _number(value: Result) -> int | float | None:

@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictInt,
     field_validator,
     model_validator,
 )
@@ -83,7 +84,7 @@ class Knob(BaseModel):
     )
     kernel: str | None = Field(None, description="Operation whose implementation is chosen")
     choices: tuple[Value, ...] | None = Field(None, description="The values, best guess first")
-    range: tuple[int, int] | tuple[float, float] | None = Field(
+    range: tuple[StrictInt, StrictInt] | tuple[float, float] | None = Field(
         None, description="[low, high], both included; whole numbers make a whole-number range"
     )
     step: int | float | None = Field(None, description="Distance between values of a range")
@@ -220,10 +221,9 @@ class Knob(BaseModel):
         """Whether `value` is one of this knob's values."""
         if self.choices is not None:
             return any(same(value, choice) for choice in self.choices)
-        assert self.range is not None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
-        low, high = self.range
+        low, high = self.ends
         if not low <= value <= high or (self.whole and int(value) != value):
             return False
         if self.step is None:

@@ -149,8 +149,8 @@ class SteeringSampler(BaseSampler):
 
     def infer_relative_search_space(
         self,
-        study: optuna.Study,
-        trial: FrozenTrial,  # noqa: ARG002 - Optuna calls by name
+        study: optuna.Study,  # noqa: ARG002 - Optuna calls by name
+        trial: FrozenTrial,  # noqa: ARG002
     ) -> dict[str, BaseDistribution]:
         """Every knob: the assignment is settled as a whole."""
         return dict(self._domains)
