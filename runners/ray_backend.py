@@ -82,6 +82,11 @@ class RayBackend(Backend):
         return self._book.hosts
 
     @property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices of the fleet, taken or free, put aside or not."""
+        return self._book.devices
+
+    @property
     def quarantined(self) -> tuple[Quarantined, ...]:
         """Every device that is given to nobody, with the reason."""
         return tuple(self._quarantined.values())

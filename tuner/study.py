@@ -1,0 +1,473 @@
+"""A study: draws candidates, sends each up the ladder, keeps every verdict, and knows the best.
+
+The way through this file is the way of a study: the control first, then candidate after candidate
+until the budget is spent, the space is exhausted, somebody stops it or the lane turns out broken.
+Whatever is settled is in the ledger before anybody else hears of it, so the driver may be killed at
+any moment and started again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from objectives import GateHistory, GateResult, Rate
+from runners import Backend, Lost, Progress, RayBackend, Ticket, sweep
+from tuner.candidate import (
+    Candidate,
+    Ground,
+    identity_of,
+    lane_label,
+    lane_of_study,
+    refusal,
+    settings_of,
+)
+from tuner.events import Notice
+from tuner.export import write_launch_script
+from tuner.ground import measure_ground
+from tuner.identity import sha256_of
+from tuner.ledger import Ledger, TrialRecord
+from tuner.records import RecordContext, lost_record, refused_record, trial_record
+from tuner.reference import Reference
+from tuner.scoring import constraint_names, constraints_of, value_of
+from tuner.search import Proposal, Search
+from tuner.study_file import StudyFiles, read
+from tuner.telling import (
+    Listener,
+    gate_of,
+    progressed,
+    silent,
+    study_finished,
+    study_started,
+    trial_finished,
+)
+from tuner.tracking import Tracker
+from tuner.trial import ControlCheck, Evaluation, TrialOutcome, TrialPlan
+from tuner.verdict import Code, Verdict
+
+POLL_S = 0.5
+
+HOPELESS = frozenset({Code.IDENTITY_DRIFT, Code.USER_ERROR, Code.LANE_UNHEALTHY})
+"""Reasons of invalid trials that a second attempt would only meet again."""
+
+
+class StudyError(Exception):
+    """A study cannot go on; the message says why and what to do."""
+
+
+class Stop:
+    """How somebody outside asks a running study to stop; safe to call from a signal handler."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        """Stop drawing and end the running trials; the next run begins those again."""
+        self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+
+class StudySummary(BaseModel):
+    """What a study has come to when a run of it ends; counts are over all its runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    study: str
+    lane: str
+    ended_because: str
+    interrupted: bool
+    verdicts: dict[str, int]
+    rejections: dict[str, int]
+    control: int | None
+    best: int | None
+    best_tok_s: float | None
+    launch_script: str | None
+    seconds: float
+
+
+class Study:
+    """One study: its documents, its folder, its ledger, and the loop that grows it."""
+
+    def __init__(self, files: StudyFiles) -> None:
+        self.files = files
+        self.folder = files.folder
+
+    @classmethod
+    def load(cls, name: str) -> Study:
+        """The study of that name or path. Raises DocumentError with every mistake in its files."""
+        return cls(read(name))
+
+    @property
+    def name(self) -> str:
+        return self.files.study.name
+
+    @property
+    def ledger(self) -> Ledger:
+        """Every attempt recorded so far. Raises LedgerError if the file is damaged."""
+        return Ledger(self.folder / "ledger.jsonl")
+
+    @property
+    def trials(self) -> list[TrialRecord]:
+        """The last attempt of each trial, by number."""
+        return self.ledger.trials
+
+    @property
+    def best(self) -> TrialRecord | None:
+        """The accepted identity that was never beaten: the last one accepted; None before any."""
+        return self.ledger.control
+
+    @property
+    def marker(self) -> str:
+        """What every process of this study carries in its environment; unique to its folder."""
+        return f"{self.name}-{sha256_of(str(self.folder))[:8]}"
+
+    def run(self, *, listen: Listener = silent, stop: Stop | None = None) -> StudySummary:
+        """Run until the budget is spent, the space exhausted, `stop` asked, or the lane broken.
+
+        Continues where an earlier run stopped and never repeats a settled identity. Raises
+        StudyError if another process runs this study or the control itself fails, and
+        EngineFailure, blamed on the user, if the engine or the model is missing.
+        """
+        with self._alone():
+            for swept in sweep(self.marker):
+                left = f"{swept.command} (process {swept.pid})"
+                listen(Notice(message=f"Ended what an earlier run had left behind: {left}."))
+            backend = RayBackend(self.files.study.ray_address)
+            try:
+                ground = measure_ground(self.files.runner, backend.devices())
+                return _Run(self, ground, backend, listen, stop or Stop()).through()
+            finally:
+                backend.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the study's folder; two drivers would draw and record the same trials twice."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StudyError(
+                    f"another process is running the study in {self.folder}; wait for it, or stop it"
+                ) from None
+            yield
+
+
+class _Run:
+    """One run of a study, from its start to its summary."""
+
+    def __init__(
+        self, study: Study, ground: Ground, backend: Backend, listen: Listener, stop: Stop
+    ) -> None:
+        self.study, self.files, self.folder = study, study.files, study.folder
+        self.ground, self.backend, self.listen, self.stop = ground, backend, listen, stop
+        self.ledger = study.ledger
+        self.began = time.monotonic()
+        self.original = self.files.space.control()
+        identity = identity_of(self.files, ground, self.original)
+        self.lane = lane_of_study(self.files, identity)
+        self.reference = Reference.load(self._reference_path, identity.sha)
+        self.control_checks: dict[str, ControlCheck] = {}
+        self.running: dict[Ticket, Candidate] = {}
+        self.partial: dict[Ticket, list[GateResult]] = {}
+        self.waiting: list[Proposal] = []
+        self.ended_because = ""
+        self.search = Search(
+            self.files.space,
+            storage=self.files.study.storage or str(self.folder / "optuna.journal"),
+            name=f"{study.name}-{self.lane[:12]}",
+            seed=self.files.study.seed,
+            sampler=self.files.study.sampler,
+            direction=self.files.objective.direction,
+            enqueue=self.files.study.enqueue,
+            facts=ground.facts,
+        )
+        self.tracker = Tracker(
+            self.files.study.tracking.uri,
+            self.folder,
+            study.name,
+            self.lane,
+            lane_label=lane_label(self.files),
+            secrets=self.files.runner.secrets,
+        )
+
+    @property
+    def _reference_path(self) -> Path:
+        return self.folder / "reference.json"
+
+    # The loop.
+
+    def through(self) -> StudySummary:
+        """The whole run: catch up, the control, the candidates, the summary."""
+        self._catch_up()
+        self.listen(
+            study_started(self.files, self.lane, self.tracker, self._lane_trials(), self._control())
+        )
+        try:
+            while not self.stop.asked:
+                while self._may_draw() and (proposal := self._next()) is not None:
+                    self._begin(self._candidate(proposal))
+                if not self.running:
+                    break
+                self._hear()
+        finally:
+            self._abandon_running()
+        return self._summarise()
+
+    def _may_draw(self) -> bool:
+        """Whether another trial may begin now: budget, free devices, and a control to compare with.
+
+        The control runs alone, since candidates need its tokens.
+        """
+        if self.stop.asked or self.ended_because or self._budget_is_spent():
+            return False
+        if self.reference is None and self.running:
+            return False
+        return len(self.running) < self.backend.capacity(self.files.runner.devices).total
+
+    def _budget_is_spent(self) -> bool:
+        budget = self.files.study.budget
+        begun = sum(bool(trial.seconds_by_rung) for trial in self._lane_trials())
+        if begun + len(self.running) >= budget.trials:
+            self.ended_because = f"its budget of {budget.trials} trials is spent"
+        elif budget.minutes and time.monotonic() - self.began > budget.minutes * 60:
+            self.ended_because = f"its budget of {budget.minutes:g} minutes is spent"
+        return bool(self.ended_because)
+
+    def _next(self) -> Proposal | None:
+        """The next proposal: the control while there is none, what is left over, a new draw."""
+        if self.reference is None:
+            control = self.original.assignment
+            left = [proposal for proposal in self.waiting if proposal.assignment == control]
+            self.waiting = [p for p in self.waiting if p.assignment != control]
+            return left[0] if left else self.search.again(control)
+        if self.waiting:
+            return self.waiting.pop(0)
+        proposal = self.search.ask()
+        if proposal is None and not self.running:
+            self.ended_because = "every configuration of the space has been tried"
+        return proposal
+
+    def _begin(self, candidate: Candidate) -> None:
+        """The static rung; and if nothing refuses the candidate there, its way up the others."""
+        if candidate.role == "candidate":
+            refused = refusal(candidate, self.files, self.ground, self.ledger)
+            if refused is not None:
+                self._settle(refused_record(self._context(), candidate, *refused))
+                return
+        plan = self._plan(candidate)
+        plan.directory.mkdir(parents=True, exist_ok=True)
+        ticket = self.backend.submit(
+            Evaluation(plan), devices=self.files.runner.devices, marker=plan.marker
+        )
+        self.running[ticket] = candidate
+        self.partial[ticket] = []
+
+    def _hear(self) -> None:
+        """One event of the backend, if there is one soon."""
+        event = self.backend.next_event(POLL_S)
+        if event is None or event.ticket not in self.running:
+            return
+        candidate = self.running[event.ticket]
+        if isinstance(event, Progress):
+            finished = gate_of(event.payload)
+            if finished is not None:
+                self.partial[event.ticket].append(finished)
+            self.listen(progressed(candidate, event.payload, self._control()))
+            return
+        del self.running[event.ticket]
+        gates = self.partial.pop(event.ticket)
+        if isinstance(event, Lost):
+            self._settle(lost_record(self._context(), candidate, gates, event.reason, event.host))
+        elif event.error is not None:
+            host = event.lease.host
+            self._settle(lost_record(self._context(), candidate, gates, event.error, host))
+        else:
+            self._finish(candidate, event.result)
+
+    def _finish(self, candidate: Candidate, outcome: TrialOutcome) -> None:
+        record = trial_record(self._context(), candidate, outcome)
+        outcome.write_artifacts(self.folder / record.directory, candidate.identity)
+        self.control_checks.update(outcome.control_checks)
+        if outcome.reference is not None and record.verdict is Verdict.ACCEPTED:
+            self.reference = outcome.reference
+            self.reference.save(self._reference_path)
+        self._settle(record)
+
+    # What a settled trial means to everybody.
+
+    def _settle(self, record: TrialRecord) -> None:
+        """Make a record known: to the disk first, then to sampler, tracking and screen."""
+        control = self._control()
+        self.ledger.append(record)
+        self._tell_search(record)
+        self.tracker.record(record, self.folder / record.directory, control)
+        retry = self._may_retry(record)
+        self.listen(trial_finished(record, retry))
+        if retry:
+            again = Proposal(record.number, dict(record.assignment), record.hypothesis)
+            self.waiting.insert(0, again)
+            return
+        why = record.rejection.reason if record.rejection else "it did not finish"
+        if record.role == "control" and record.verdict is not Verdict.ACCEPTED:
+            raise StudyError(f"the control does not pass, so nothing can be compared: {why}")
+        if record.rejection is not None and record.rejection.code is Code.LANE_UNHEALTHY:
+            self.ended_because = f"the lane is unhealthy: {why}"
+            self.listen(Notice(level="error", message=f"Stopping: {self.ended_because}"))
+
+    def _may_retry(self, record: TrialRecord) -> bool:
+        """Whether a trial is tried again: an invalid one, boundedly, unless it would only repeat."""
+        if record.verdict is not Verdict.INVALID:
+            return False
+        if record.rejection is not None and record.rejection.code in HOPELESS:
+            return False
+        return self.ledger.attempts(record.number) < self.files.study.max_attempts
+
+    def _tell_search(self, record: TrialRecord) -> None:
+        """Tell the sampler of a settled trial; what may be tried again stays asked for."""
+        if record.verdict is not Verdict.INVALID:
+            names = constraint_names(self.files.objective)
+            value = value_of(record, self.files.objective)
+            self.search.tell(record.number, value, constraints_of(record, names))
+        elif not self._may_retry(record):
+            self.search.tell_invalid(record.number)
+
+    def _catch_up(self) -> None:
+        """Tell the projections what the ledger knows and they do not, after a crash or an outage.
+
+        What was asked and never settled is begun again, under its old number.
+        """
+        pending = {proposal.number: proposal for proposal in self.search.pending()}
+        for record in self._lane_trials():
+            if record.number in pending and not self._may_retry(record):
+                self._tell_search(record)
+                del pending[record.number]
+        self.waiting = [pending[number] for number in sorted(pending)]
+        by_sha = {record.identity.sha: record for record in self.ledger}
+        for record in self.ledger:
+            control = by_sha.get(record.control_sha or "")
+            self.tracker.record(record, self.folder / record.directory, control)
+
+    def _abandon_running(self) -> None:
+        """Stop the running trials; each stays asked for, so that the next run begins it again."""
+        for ticket, candidate in list(self.running.items()):
+            self.backend.cancel(ticket)
+            message = f"Trial {candidate.number} was stopped; the next run begins it again."
+            self.listen(Notice(message=message, number=candidate.number))
+        self.running.clear()
+
+    def _summarise(self) -> StudySummary:
+        trials = self._lane_trials()
+        best = self._control()
+        script = write_launch_script(best, self.folder / "launch.sh") if best else None
+        control = next((trial for trial in trials if trial.role == "control"), None)
+        reason = "it was asked to stop" if self.stop.asked else self.ended_because
+        summary = StudySummary(
+            study=self.study.name,
+            lane=self.lane,
+            ended_because=reason or "nothing was left to do",
+            interrupted=self.stop.asked,
+            verdicts=dict(Counter(trial.verdict.value for trial in trials)),
+            rejections=dict(
+                Counter(trial.rejection.code.value for trial in trials if trial.rejection)
+            ),
+            control=control.number if control else None,
+            best=best.number if best else None,
+            best_tok_s=best.tok_s if best else None,
+            launch_script=str(script) if script else None,
+            seconds=time.monotonic() - self.began,
+        )
+        self.tracker.finish(summary.model_dump_json(indent=1))
+        self.listen(study_finished(self.files, summary, len(trials), self.tracker.waiting))
+        return summary
+
+    # What a candidate needs to be told.
+
+    def _candidate(self, proposal: Proposal) -> Candidate:
+        configuration = self.files.space.configure(proposal.assignment)
+        args, env = settings_of(self.files, configuration)
+        is_control = self.reference is None
+        attempts = (self.folder / "trials" / f"{proposal.number:04}").glob("attempt-*")
+        return Candidate(
+            number=proposal.number,
+            attempt=sum(1 for _ in attempts) + 1,
+            role="control" if is_control else "candidate",
+            hypothesis="The reference: what every candidate must equal, and beat."
+            if is_control
+            else proposal.hypothesis,
+            configuration=configuration,
+            args=args,
+            env=env,
+            identity=identity_of(self.files, self.ground, configuration),
+        )
+
+    def _plan(self, candidate: Candidate) -> TrialPlan:
+        control = self._control()
+        settings = control.identity.configuration if control else {"args": {}, "env": {}}
+        attempt = f"attempt-{candidate.attempt}"
+        return TrialPlan(
+            marker=f"{self.study.marker}/{candidate.number}/{candidate.attempt}",
+            directory=self.folder / "trials" / f"{candidate.number:04}" / attempt,
+            runner=self.files.runner,
+            objective=self.files.objective,
+            role=candidate.role,
+            args=dict(candidate.args),
+            env=dict(candidate.env),
+            identity_sha=candidate.identity.sha,
+            control_args=settings["args"],
+            control_env=settings["env"],
+            control_rates=self._control_rates(),
+            reference=self.reference,
+            control_checks=dict(self.control_checks),
+            failure_repeats=tuple(self.ledger.failure_repeats()),
+            history={rung.rung: self._history(rung.rung) for rung in self.files.objective.ladder},
+        )
+
+    def _control_rates(self) -> tuple[Rate, ...]:
+        """The sessions of the present control, oldest first; also those run beside candidates."""
+        control = self._control()
+        if control is None:
+            return ()
+        own = [control.rate] if control.role == "candidate" and control.rate else []
+        beside = [
+            rate
+            for trial in self._lane_trials()
+            if control.identity.sha in (trial.control_sha, trial.identity.sha)
+            for rate in trial.control_rates
+        ]
+        return tuple(sorted([*own, *beside], key=lambda rate: rate.started_at))
+
+    def _history(self, rung: str) -> GateHistory:
+        gates = [gate for trial in self._lane_trials() for gate in trial.gates]
+        return GateHistory.of(gates, rung=rung)
+
+    def _lane_trials(self) -> list[TrialRecord]:
+        return [record for record in self.ledger.trials if record.lane == self.lane]
+
+    def _control(self) -> TrialRecord | None:
+        """The accepted record that candidates are compared with, on this engine and in this lane."""
+        accepted = [
+            trial
+            for trial in self._lane_trials()
+            if trial.verdict is Verdict.ACCEPTED and trial.identity.engine == self.ground.engine
+        ]
+        return accepted[-1] if accepted else None
+
+    def _context(self) -> RecordContext:
+        control = self._control()
+        return RecordContext(
+            study=self.study.name,
+            lane=self.lane,
+            objective=self.files.objective,
+            control_sha=control.identity.sha if control else None,
+        )
