@@ -17,7 +17,7 @@ from objectives.objective import (
     Rung,
     Slo,
 )
-from objectives.oracle import Oracle, SelfParity, record_oracle, self_parity
+from objectives.oracle import Oracle, SelfParity, record_oracle, self_parity, self_parity_gate
 from objectives.ordering import GateHistory, PlannedGate, order_gates
 from objectives.parity import parity_gate
 from objectives.quality import QualityBaseline, quality_gates, record_quality
@@ -71,6 +71,7 @@ __all__ = [
     "record_oracle",
     "record_quality",
     "self_parity",
+    "self_parity_gate",
     "slo_gates",
     "speed_gate",
 ]

@@ -112,8 +112,7 @@ class Objective(_Part):
     `minimal_effect`: the gain below which a change is not worth having, as a share.
     `session_drift`: how far, as a share, two server sessions of one identity lie apart; about 19
     in 20 pairs stay within it. `speed_floor`: a rate that nothing may fall below, in the metric's
-    unit. `corruption_bound`: the deep rung repeats its canaries until corruption more frequent
-    than this is excluded at 95 %; None leaves the depth to the rung and to what the lane has seen.
+    unit.
     """
 
     name: str
@@ -125,7 +124,6 @@ class Objective(_Part):
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     session_drift: float = Field(default=0.02, ge=0)
     speed_floor: float | None = Field(default=None, gt=0)
-    corruption_bound: float | None = Field(default=None, gt=0, lt=1)
     slos: tuple[Slo, ...] = ()
     canaries: tuple[Canary, ...] = ()
     quality: Quality = Quality()
@@ -171,7 +169,11 @@ class Objective(_Part):
         if rung.canary_repeats:
             names += [f"canary.{canary.name}" for canary in self.canaries]
         if rung.quality:
-            names += [f"quality.{name}" for name in self.quality.names()]
+            names += [f"quality.{name}" for name in self.quality_names()]
         if rung.ab:
             names.append("ab")
         return tuple(names)
+
+    def quality_names(self) -> tuple[str, ...]:
+        """Names of the cases of the quality suite, without their prefix."""
+        return self.quality.names()

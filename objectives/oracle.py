@@ -9,10 +9,13 @@ from pydantic import BaseModel, ConfigDict
 
 from objectives.client import Ask, Client, Completion, ask_in_turn
 from objectives.endpoint import Endpoint
-from objectives.gate import Progress, ignore_progress
+from objectives.gate import GateKind, GateResult, GateStatus, Progress, ignore_progress
 from objectives.objective import Objective
 from objectives.prompts import make_prompts
 from objectives.trace import parting
+
+LOAD = 4
+"""Requests open at a time when the reference is asked under load."""
 
 
 class TopToken(BaseModel):
@@ -67,7 +70,8 @@ class SelfParity(BaseModel):
 
     `exact` where every token of every prompt is the same. Otherwise `first_index` is the earliest
     0-based place of a difference, and `margin` the widest gap between the reference's first and
-    second choice at any place where the two runs parted: at gaps up to that, it flips by itself.
+    second choice at any place where two runs parted: at gaps up to that, it flips by itself.
+    `under_load` names the prompts that differ when several are open at a time, None if not tried.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,16 +81,23 @@ class SelfParity(BaseModel):
     differing: tuple[str, ...] = ()
     first_index: int | None = None
     margin: float | None = None
+    under_load: tuple[str, ...] | None = None
 
     def sentence(self) -> str:
         """What this lane may ask for."""
+        load = ""
+        if self.under_load is not None:
+            count = len(self.under_load)
+            load = f" Under load {count} differ." if count else " Under load it does, too."
         if self.exact:
-            return f"The reference repeats itself token for token on all {self.prompts} prompts."
+            return (
+                f"The reference repeats itself token for token on all {self.prompts} prompts.{load}"
+            )
         margin = "unknown" if self.margin is None else f"{self.margin:.4f}"
         return (
             f"The reference differs from itself on {len(self.differing)} of {self.prompts} "
             f"prompts, first at index {self.first_index}, at a margin of {margin}: exact parity "
-            "cannot be asked for in this lane; use bounded mode."
+            f"cannot be asked for in this lane; use bounded mode.{load}"
         )
 
 
@@ -95,14 +106,15 @@ def record_oracle(
     objective: Objective,
     *,
     identity_sha: str,
-    at_a_time: int = 1,
+    concurrent: bool = False,
     on_progress: Progress | None = None,
 ) -> Oracle:
-    """Record what the reference says to the parity prompts, shortest rung's prompts first.
+    """Record what the reference says to the parity prompts, the first rung's prompts first.
 
-    `at_a_time` above 1 keeps that many requests open, to see whether load changes what is said.
+    `concurrent` keeps several requests open, to see whether load changes what is said.
     Raises EndpointError.
     """
+    at_a_time = LOAD if concurrent else 1
     return asyncio.run(
         _record(endpoint, objective, identity_sha, at_a_time, on_progress or ignore_progress)
     )
@@ -164,28 +176,52 @@ def _trace(
     )
 
 
-def self_parity(first: Oracle, second: Oracle) -> SelfParity:
-    """Compare two recordings of one reference (restarted, or under load).
+def self_parity(first: Oracle, second: Oracle, *, concurrent: Oracle | None = None) -> SelfParity:
+    """Compare a reference with itself started again, and with itself under load.
 
     Raises ValueError when they were not asked the same prompts.
     """
+    again = _differences(first, second)
+    loaded = [] if concurrent is None else _differences(first, concurrent)
+    return SelfParity(
+        exact=not again,
+        prompts=len(first.traces),
+        differing=tuple(name for name, _, _ in again),
+        first_index=min((index for _, index, _ in again), default=None),
+        margin=max((m for *_, margins in [*again, *loaded] for m in margins), default=None),
+        under_load=None if concurrent is None else tuple(name for name, _, _ in loaded),
+    )
+
+
+def self_parity_gate(parity: SelfParity, objective: Objective, rung: str) -> GateResult:
+    """Whether this lane can be held to the objective's parity mode.
+
+    Exact mode needs a reference that repeats itself, also under load where the workload is
+    concurrent. The other modes only report.
+    """
+    steady = parity.exact and not (objective.workload.is_concurrent and parity.under_load)
+    passed = steady or objective.parity.mode != "exact"
+    return GateResult(
+        gate="parity",
+        kind=GateKind.PARITY,
+        rung=rung,
+        status=GateStatus.PASSED if passed else GateStatus.FAILED,
+        code=None if passed else "parity_mismatch",
+        reason=parity.sentence(),
+        constraint=0.0 if passed else 0.5,
+        evidence=parity.model_dump(),
+    )
+
+
+def _differences(first: Oracle, second: Oracle) -> list[tuple[str, int, list[float]]]:
+    """Per prompt that differs: its name, the first index, and the margins known there."""
     if [trace.prompt_ids for trace in first.traces] != [t.prompt_ids for t in second.traces]:
         raise ValueError("two oracles with different prompts cannot be compared; record both anew.")
-    differing: list[str] = []
-    indices: list[int] = []
-    margins: list[float] = []
+    found: list[tuple[str, int, list[float]]] = []
     for one, other in zip(first.traces, second.traces, strict=True):
         if one.ids == other.ids:
             continue
         index = parting(one.ids, other.ids)
-        differing.append(one.prompt)
-        indices.append(index)
-        seen = [m for trace in (one, other) if (m := trace.margin(index)) is not None]
-        margins += seen
-    return SelfParity(
-        exact=not differing,
-        prompts=len(first.traces),
-        differing=tuple(differing),
-        first_index=min(indices, default=None),
-        margin=max(margins, default=None),
-    )
+        margins = [m for trace in (one, other) if (m := trace.margin(index)) is not None]
+        found.append((one.prompt, index, margins))
+    return found

@@ -64,13 +64,14 @@ def parity_gate(
     rung: str,
     prompts: int | None,
     self_parity: SelfParity | None = None,
-    speculates: bool = False,
+    speculates: bool | None = None,
     on_progress: Progress | None = None,
 ) -> GateResult:
     """Compare with the oracle on its first `prompts` prompts (all with None).
 
-    Exact mode stops at the first difference. With `speculates` the engine must show that it drafted
+    Exact mode stops at the first difference. An engine that speculates must show that it drafted
     tokens, else the gate is missing: equal tokens without a draft prove nothing about speculation.
+    Whether it does, its metrics tell (vLLM counts drafts only then), unless `speculates` says.
     Raises EndpointError.
     """
     return asyncio.run(
@@ -92,7 +93,7 @@ async def _gate(
     policy: ParityPolicy,
     rung: str,
     own: SelfParity | None,
-    speculates: bool,
+    speculates: bool | None,
     on_progress: Progress,
 ) -> GateResult:
     started_s = time.perf_counter()
@@ -117,7 +118,7 @@ async def _gate(
         prompts=len(traces),
         tokens=tokens,
         drafts=drafts,
-        speculates=speculates,
+        speculates=drafts is not None if speculates is None else speculates,
         own=own,
         seconds=time.perf_counter() - started_s,
     )
