@@ -73,6 +73,7 @@ class Code(StrEnum):
     DEVICE_DIRTY = "device_dirty"
     DEVICE_FAULT = "device_fault"
     HOST_FAULT = "host_fault"
+    HARNESS_ERROR = "harness_error"
     USER_ERROR = "user_error"
     INTERRUPTED = "interrupted"
     NOT_COMPARABLE = "not_comparable"
@@ -108,7 +109,8 @@ CODE_MEANINGS: dict[Code, str] = {
     Code.STALE_ORACLE: "The recorded reference belongs to another identity of the lane.",
     Code.DEVICE_DIRTY: "The device was not clean before the start.",
     Code.DEVICE_FAULT: "The device failed in a way that is not the candidate's doing.",
-    Code.HOST_FAULT: "The host or the harness failed.",
+    Code.HOST_FAULT: "The host, or the process that evaluated the trial, went away.",
+    Code.HARNESS_ERROR: "The tuner itself raised an error while it evaluated the trial.",
     Code.USER_ERROR: "Something the user gave is missing or wrong; the reason names it.",
     Code.INTERRUPTED: "The run was stopped before this trial ended.",
     Code.NOT_COMPARABLE: "It was not measured under the control's conditions.",
@@ -132,7 +134,8 @@ class Evidence(BaseModel):
     """All that is known of a trial when it is judged.
 
     `gates` are the results in the order in which they ran. `required` names the gates of the
-    deepest rung that acceptance needs. `control_gates` are the results of the same gates, at the
+    deepest rung that acceptance needs, and `rung` is that rung: a pass on a shallower one does not
+    count for it (None accepts any). `control_gates` are the results of the same gates, at the
     same depth, on an adjacent run of the control; a gate that is absent there was not asked.
     """
 
@@ -140,6 +143,7 @@ class Evidence(BaseModel):
 
     gates: tuple[GateResult, ...] = ()
     required: frozenset[str] = frozenset()
+    rung: str | None = None
     control_gates: Mapping[str, GateResult] = {}
     failure: Failure | None = None
     identity_drift: tuple[str, ...] = ()
@@ -169,9 +173,11 @@ def judge(evidence: Evidence) -> Judgement:
     Monotone: a further failure never turns a verdict into a better one, and a gate that did not
     run counts as missing, never as passed.
     """
-    passed = {gate.gate for gate in evidence.gates if gate.status is GateStatus.PASSED}
+    last = {gate.gate: gate for gate in evidence.gates}
+    held = {name for name, gate in last.items() if gate.status is GateStatus.PASSED}
     failed = [gate for gate in evidence.gates if gate.status is GateStatus.FAILED]
-    passed -= {gate.gate for gate in failed}
+    held -= {gate.gate for gate in failed}
+    passed = {name for name in held if evidence.rung in (None, last[name].rung)}
     missing = tuple(sorted(evidence.required - passed - {gate.gate for gate in failed}))
 
     def judgement(verdict: Verdict, rejection: Rejection | None = None) -> Judgement:
@@ -193,7 +199,7 @@ def judge(evidence: Evidence) -> Judgement:
         return judgement(Verdict.REJECTED, _from_failure(evidence.failure))
     if failed:
         return judgement(Verdict.REJECTED, _from_gates(failed, evidence.control_gates))
-    if not passed:
+    if not held:
         reason = "No gate ran, so nothing is known of this candidate."
         return judgement(
             Verdict.INVALID, Rejection(code=Code.NOT_COMPARABLE, reason=reason, gate="ladder")
