@@ -101,9 +101,15 @@ def _first_hit(lines: Sequence[str], signatures: Sequence[Signature]) -> _Hit | 
         for signature in signatures:
             match = signature.search(line.text)
             if match and _applies(signature, lines, index):
-                before = lines[max(0, index - NEAR_LINES) : index]
-                return _Hit(signature, index, signature.sentence(match, before))
+                return _Hit(signature, index, signature.sentence(match, _around(lines, index)))
     return None
+
+
+def _around(lines: Sequence[str], index: int) -> list[str]:
+    """The lines near this one without their prefixes, the closest first."""
+    near = [i for i in range(index - NEAR_LINES, index + NEAR_LINES + 1) if 0 <= i < len(lines)]
+    near.sort(key=lambda i: abs(i - index))
+    return [parse_line(lines[i]).text for i in near if i != index]
 
 
 def _applies(signature: Signature, lines: Sequence[str], index: int) -> bool:

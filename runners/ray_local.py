@@ -41,7 +41,7 @@ def connect(address: str | None = None) -> bool:
         ray.init(address=address, **settings)
         return False
     if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
-        os.environ["RAY_AUTH_MODE"] = "token"
+        # The mode stays unset: Ray read it when it was imported, and turns it on itself here.
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     ray.init(
         address="local",

@@ -30,7 +30,7 @@ class Signature(BaseModel):
     reason: str
     fix: str = ""
     during: str | None = Field(None, description="What an earlier line must show too.")
-    near: str | None = Field(None, description="Gives more named groups, from the lines before.")
+    near: str | None = Field(None, description="Gives more named groups, from lines around.")
 
     @field_validator("pattern", "during", "near")
     @classmethod
@@ -43,11 +43,14 @@ class Signature(BaseModel):
         """Where the pattern stands in the line."""
         return re.search(self.pattern, line)  # `re` keeps compiled patterns
 
-    def sentence(self, match: re.Match[str], before: Sequence[str] = ()) -> str:
-        """The reason with the named groups filled in, those of `near` from the closest line."""
+    def sentence(self, match: re.Match[str], around: Sequence[str] = ()) -> str:
+        """The reason with the named groups filled in, those of `near` from the first line that fits.
+
+        `around` are lines near the match, the closest first.
+        """
         groups = dict.fromkeys(re.compile(self.near).groupindex if self.near else (), "(unnamed)")
         groups |= {name: (text or "").strip() for name, text in match.groupdict().items()}
-        for line in reversed(before) if self.near else ():
+        for line in around if self.near else ():
             close = re.search(self.near or "", line)
             if close:
                 groups |= close.groupdict()
