@@ -159,6 +159,9 @@ class Supervisor:
     def run(self) -> None:
         """The whole life of one engine."""
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        # A Ray worker has SIGINT blocked, and a blocked signal stays blocked through fork and exec:
+        # the engine would never hear the politest way to end.
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         if not self._start():

@@ -16,9 +16,9 @@ from tuner.events import (
     TrialFinished,
     TrialStarted,
 )
-from tuner.verdict import Verdict
 
 NOTICES_KEPT = 4
+TRIALS_KEPT = 8
 
 
 @dataclass
@@ -32,16 +32,11 @@ class Running:
     total: int = 0
     tok_s: float | None = None
     passed: int = 0
-    host: str = ""
-    devices: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.host, self.devices = self.started.host, self.started.devices
 
     @property
     def place(self) -> str:
         """Host and devices."""
-        return " ".join((self.host or "this host", *self.devices))
+        return " ".join((self.started.host or "this host", *self.started.devices))
 
 
 @dataclass
@@ -50,8 +45,8 @@ class Best:
 
     number: int | None
     tok_s: float
-    low: float | None = None
-    high: float | None = None
+    low: float | None
+    high: float | None
 
 
 @dataclass
@@ -61,6 +56,7 @@ class Board:
     study: StudyStarted | None = None
     end: StudyFinished | None = None
     running: dict[int, Running] = field(default_factory=dict)
+    recent: list[TrialFinished] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
@@ -98,7 +94,7 @@ class Board:
         if self.study is None or not self._engine_trials:
             return None
         moment = time.time() if now_s is None else now_s
-        left = max(self.study.budget_trials - self.finished, 0)
+        left = max(self.study.trials - self.finished, 0)
         pace_s = self._engine_s / self._engine_trials
         abreast = max(len(self.running), 1)
         spent = sum(min(moment - run.started.at_s, pace_s) for run in self.running.values())
@@ -106,8 +102,8 @@ class Board:
 
     def _study_started(self, event: StudyStarted) -> None:
         self.study = event
-        if event.control_tok_s is not None:
-            self.best = Best(event.control, event.control_tok_s)
+        if event.best_tok_s is not None:
+            self.best = Best(event.control, event.best_tok_s, event.best_low, event.best_high)
 
     def _gate_moved(self, event: GateProgress | GateFinished) -> None:
         run = self.running.get(event.number)
@@ -116,22 +112,20 @@ class Board:
         run.rung, run.gate = event.rung, event.gate
         if isinstance(event, GateProgress):
             run.done, run.total = event.done, event.total
-            run.host, run.devices = event.host or run.host, event.devices or run.devices
         else:
             run.done, run.total = 0, 0
             run.tok_s = run.tok_s if event.tok_s is None else event.tok_s
             run.passed += event.status == "passed"
 
     def _trial_finished(self, event: TrialFinished) -> None:
-        record = event.record
-        self.running.pop(record.number, None)
+        self.running.pop(event.number, None)
+        self.recent = [*self.recent, event][-TRIALS_KEPT:]
         if not event.will_retry:
-            self.verdicts[record.verdict.value] += 1
-        if record.rejection is not None:
-            self.codes[record.rejection.code.value] += 1
-        if record.seconds > 0:
-            self._engine_s += record.seconds
+            self.verdicts[event.verdict] += 1
+        if event.code is not None:
+            self.codes[event.code] += 1
+        if event.seconds > 0:
+            self._engine_s += event.seconds
             self._engine_trials += 1
-        if record.verdict is Verdict.ACCEPTED and record.rate is not None:
-            speed = record.rate.tok_s
-            self.best = Best(record.number, speed.mean, speed.low, speed.high)
+        if event.verdict == "accepted" and event.tok_s is not None:
+            self.best = Best(event.number, event.tok_s, event.low, event.high)

@@ -6,6 +6,7 @@ or cannot go on, a check that fails); 2 the input is wrong, and nothing was star
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -44,6 +45,10 @@ class BadInput(Exception):
 
 def main() -> None:
     """Run the command; what a person did wrong becomes sentences and exit code 2."""
+    # The libraries tell of tables that they create and studies that they open; people asked for
+    # neither. Their warnings stay.
+    for chatty in ("optuna", "mlflow", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         app()
     except (DocumentError, LaunchRefused, LedgerError, BadInput) as error:

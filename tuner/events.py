@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
-
-from tuner.identity import Value
-from tuner.ledger import TrialRecord
 
 
 class _Event(BaseModel):
@@ -23,35 +19,31 @@ class _Event(BaseModel):
 class StudyStarted(_Event):
     """A study begins, or goes on: `finished` trials are in its ledger already.
 
-    `knobs` and `configurations` are the size of its space (None where it is not finite), `capacity`
-    is how many trials run at the same time. `control_tok_s` is the rate that must be beaten, None
-    before the first control ran. `tracking` says where MLflow keeps the runs, without credentials.
+    `best_tok_s` and its bounds are the present control's, None before the first control ran.
     """
 
     event: Literal["study_started"] = "study_started"
     study: str
     folder: str
     lane: str = ""
-    knobs: int = 0
-    configurations: int | None = None
-    budget_trials: int
-    capacity: int = 1
+    trials: int = Field(description="The budget: trials that start an engine, the control too.")
     finished: int = 0
+    tracking: str = Field("", description="Where MLflow keeps the runs, without credentials.")
     control: int | None = None
-    control_tok_s: float | None = None
-    tracking: str = ""
+    best_tok_s: float | None = None
+    best_low: float | None = None
+    best_high: float | None = None
 
 
 class TrialStarted(_Event):
-    """A trial was placed. `changes` are the knobs that it sets otherwise than the control."""
+    """A trial was placed on devices. `changes` are the knobs that differ from the control."""
 
     event: Literal["trial_started"] = "trial_started"
     number: int
     attempt: int = 1
     role: Literal["control", "candidate"] = "candidate"
     hypothesis: str = ""
-    assignment: dict[str, Value] = {}
-    changes: dict[str, Value] = {}
+    changes: dict[str, Any] = {}
     host: str = ""
     devices: tuple[str, ...] = ()
 
@@ -59,8 +51,7 @@ class TrialStarted(_Event):
 class GateProgress(_Event):
     """A gate, or a phase such as `launch` or `teardown`, moves: `done` of `total` (0 if unknown).
 
-    The first event of a gate, with `done` 0, says that it began. `host` and `devices` may be given
-    here by a trial that learns only on its lease where it runs.
+    The first event of a gate, with `done` 0, says that it began.
     """
 
     event: Literal["gate_progress"] = "gate_progress"
@@ -69,8 +60,6 @@ class GateProgress(_Event):
     gate: str
     done: int = 0
     total: int = 0
-    host: str = ""
-    devices: tuple[str, ...] = ()
 
 
 class GateFinished(_Event):
@@ -88,28 +77,45 @@ class GateFinished(_Event):
 
 
 class TrialFinished(_Event):
-    """A trial is in the ledger: its whole record. `will_retry` if it was invalid and runs again."""
+    """A trial is in the ledger; `low` and `high` bound its mean rate, None if none was measured."""
 
     event: Literal["trial_finished"] = "trial_finished"
-    record: TrialRecord
+    number: int
+    attempt: int = 1
+    role: Literal["control", "candidate"] = "candidate"
+    verdict: Literal["accepted", "promising", "rejected", "invalid", "diagnostic"]
+    code: str | None = None
+    gate: str | None = None
+    reason: str = ""
+    rung: str = ""
+    tok_s: float | None = None
+    low: float | None = None
+    high: float | None = None
+    seconds: float = 0.0
     will_retry: bool = False
 
 
 class StudyFinished(_Event):
-    """A study stops drawing: its summary, what waits for MLflow, and what may be typed now."""
+    """A study stops drawing; `why` is one sentence, `next` what the person may type now."""
 
     event: Literal["study_finished"] = "study_finished"
-    summary: dict[str, Any]
-    waiting_for_mlflow: int = 0
+    study: str
+    why: str
+    finished: int
+    verdicts: dict[str, int] = {}
+    best: int | None = None
+    best_tok_s: float | None = None
+    script: str | None = None
     next: tuple[str, ...] = ()
+    waiting_for_mlflow: int = 0
 
 
 class Notice(_Event):
-    """Something that a person should know, in one sentence; `loud` if it changes what they do."""
+    """Something that a person should know, in one sentence; `number` where one trial is meant."""
 
     event: Literal["notice"] = "notice"
-    text: str
-    loud: bool = False
+    level: Literal["info", "warning", "error"] = "info"
+    message: str
     number: int | None = None
 
 
@@ -123,14 +129,7 @@ Event = (
     | Notice
 )
 
-Listener = Callable[[Event], None]
-"""Whoever wants to hear of a study's events; called in the order in which things happen."""
-
 _ANY: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
-
-
-def silent(_event: Event) -> None:
-    """A listener that wants to hear nothing."""
 
 
 def parse(document: dict[str, Any]) -> Event:

@@ -77,7 +77,7 @@ def code(value: Any) -> str:
 def rate_in_words(rate: Rate) -> str:
     """A rate with how sure it is: mean, interval, repeats."""
     speed = rate.tok_s
-    if speed.n < 2:
+    if speed.low is None or speed.high is None:
         return f"{speed.mean:.2f} tok/s (one repeat, so no interval)"
     return (
         f"{speed.mean:.2f} tok/s ({speed.confidence:.0%} interval {speed.low:.2f} to "

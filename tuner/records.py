@@ -85,23 +85,16 @@ def lost_record(
     context: RecordContext,
     candidate: Candidate,
     gates: Sequence[GateResult],
-    reason: str,
+    failure: Failure,
     host: str | None,
 ) -> TrialRecord:
-    """The record of an attempt whose actor or host went away: invalid, with what it had shown."""
+    """The record of an attempt that never came back: invalid, with what it had shown by then."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    failure = Failure(
-        code=Code.HOST_FAULT.value,
-        phase="serving",
-        blame="host",
-        retry=True,
-        reason=f"The trial's actor on {host or 'an unknown host'} went away: {reason}",
-    )
     return TrialRecord(
         **_named(context, candidate),
         judgement=Judgement(
             verdict=Verdict.INVALID,
-            rejection=Rejection(code=Code.HOST_FAULT, reason=failure.reason, gate="host"),
+            rejection=Rejection(code=Code(failure.code), reason=failure.reason, gate="host"),
         ),
         rung=gates[-1].rung if gates else "startup",
         gates=tuple(gates),
@@ -110,6 +103,30 @@ def lost_record(
         seconds_by_rung=_seconds(gates),
         started_at=now,
         finished_at=now,
+    )
+
+
+def gone(reason: str, host: str | None) -> Failure:
+    """The failure of an attempt whose process, host or devices went away."""
+    return Failure(
+        code=Code.HOST_FAULT.value,
+        phase="serving",
+        blame="host",
+        retry=True,
+        reason=f"The trial on {host or 'no host'} went away: {reason}.",
+    )
+
+
+def raised(traceback: str) -> Failure:
+    """The failure of an attempt in which the tuner's own code raised; `traceback` is Python's."""
+    lines = [line for line in traceback.strip().splitlines() if line.strip()]
+    return Failure(
+        code=Code.HARNESS_ERROR.value,
+        phase="serving",
+        blame="host",
+        retry=False,
+        reason=f"The tuner itself failed: {lines[-1].strip() if lines else 'no message'}.",
+        excerpt=tuple(lines[-10:]),
     )
 
 

@@ -11,24 +11,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from objectives import (
-    CanaryBaseline,
-    GateKind,
-    GateResult,
-    GateStatus,
-    Objective,
-    Oracle,
-    QualityBaseline,
-    Rung,
-    SelfParity,
-)
+from objectives import CanaryBaseline, Oracle, QualityBaseline, SelfParity
 
 
 class Reference(BaseModel):
     """The control's token traces and baselines, with how exactly it repeats itself.
 
-    `self_parity` compares it with a restarted server, `under_load` with one that answers several
-    requests at a time.
+    `self_parity` compares it with a restarted server, also while that answers several requests.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,7 +25,6 @@ class Reference(BaseModel):
     identity_sha: str
     oracle: Oracle
     self_parity: SelfParity
-    under_load: SelfParity
     canaries: dict[str, CanaryBaseline]
     quality: QualityBaseline | None
 
@@ -54,30 +42,3 @@ class Reference(BaseModel):
         except (OSError, ValidationError):
             return None
         return reference if reference.identity_sha == identity_sha else None
-
-    def notices(self, streams: int) -> list[str]:
-        """What a person should know of how far exact parity can be asked for in this lane."""
-        told = [f"Restarted: {self.self_parity.sentence()}"]
-        if not self.under_load.exact:
-            told.append(
-                f"With {streams} requests at a time the reference itself says something else on "
-                f"{len(self.under_load.differing)} of {self.under_load.prompts} prompts, first at "
-                f"index {self.under_load.first_index}: parity holds for one request at a time."
-            )
-        return told
-
-
-def self_parity_gate(parity: SelfParity, objective: Objective, rung: Rung) -> GateResult:
-    """The control's own parity gate: exact, or at least bounded where the objective asks no more."""
-    bounded = objective.parity.mode == "bounded" and parity.margin is not None
-    passed = parity.exact or bounded
-    return GateResult(
-        gate="parity",
-        kind=GateKind.PARITY,
-        rung=rung.rung,
-        status=GateStatus.PASSED if passed else GateStatus.FAILED,
-        code=None if passed else "parity_mismatch",
-        reason=parity.sentence(),
-        constraint=0.0 if passed else len(parity.differing) / parity.prompts,
-        evidence=parity.model_dump(mode="json"),
-    )

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from objectives import GateKind, GateStatus, Rate
 from tuner.ledger import TrialRecord
 from tuner.notebook import headline
@@ -116,13 +114,13 @@ def rate_points(rate: Rate) -> list[Point]:
     """A rate's means and bounds, and one series with a step per repeat."""
     points = [
         Point("tok_s", rate.tok_s.mean),
-        Point("tok_s.low", rate.tok_s.low),
-        Point("tok_s.high", rate.tok_s.high),
         Point("tok_s.repeats", rate.tok_s.n),
         Point("tok_s_end_to_end", rate.tok_s_end_to_end.mean),
         Point("ttft_ms", rate.ttft_ms.mean),
     ]
-    document = TypeAdapter(Rate).dump_python(rate, mode="json")
+    if rate.tok_s.low is not None and rate.tok_s.high is not None:
+        points += [Point("tok_s.low", rate.tok_s.low), Point("tok_s.high", rate.tok_s.high)]
+    document = rate.model_dump(mode="json")
     points += _numbers("itl_ms", document["itl_ms"])
     for step, row in enumerate(document["repeats"], start=1):
         points += [Point(f"repeat.{point.key}", point.value, step) for point in _numbers("", row)]

@@ -34,7 +34,14 @@ from tuner.export import write_launch_script
 from tuner.ground import measure_ground
 from tuner.identity import sha256_of
 from tuner.ledger import Ledger, TrialRecord
-from tuner.records import RecordContext, lost_record, refused_record, trial_record
+from tuner.records import (
+    RecordContext,
+    gone,
+    lost_record,
+    raised,
+    refused_record,
+    trial_record,
+)
 from tuner.reference import Reference
 from tuner.scoring import constraint_names, constraints_of, value_of
 from tuner.search import Proposal, Search
@@ -54,7 +61,9 @@ from tuner.verdict import Code, Verdict
 
 POLL_S = 0.5
 
-HOPELESS = frozenset({Code.IDENTITY_DRIFT, Code.USER_ERROR, Code.LANE_UNHEALTHY})
+HOPELESS = frozenset(
+    {Code.IDENTITY_DRIFT, Code.USER_ERROR, Code.LANE_UNHEALTHY, Code.HARNESS_ERROR}
+)
 """Reasons of invalid trials that a second attempt would only meet again."""
 
 
@@ -144,7 +153,7 @@ class Study:
                 listen(Notice(message=f"Ended what an earlier run had left behind: {left}."))
             backend = RayBackend(self.files.study.ray_address)
             try:
-                ground = measure_ground(self.files.runner, backend.devices())
+                ground = measure_ground(self.files.runner, backend.devices)
                 return _Run(self, ground, backend, listen, stop or Stop()).through()
             finally:
                 backend.close()
@@ -288,10 +297,11 @@ class _Run:
         del self.running[event.ticket]
         gates = self.partial.pop(event.ticket)
         if isinstance(event, Lost):
-            self._settle(lost_record(self._context(), candidate, gates, event.reason, event.host))
+            why = gone(event.reason, event.host)
+            self._settle(lost_record(self._context(), candidate, gates, why, event.host))
         elif event.error is not None:
-            host = event.lease.host
-            self._settle(lost_record(self._context(), candidate, gates, event.error, host))
+            why, host = raised(event.error), event.lease.host
+            self._settle(lost_record(self._context(), candidate, gates, why, host))
         else:
             self._finish(candidate, event.result)
 

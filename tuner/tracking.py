@@ -7,11 +7,13 @@ when the study is opened again.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import logging
 import os
 import re
 import shutil
+import sqlite3
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,14 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runners.redaction import is_secret, redact_text
-from tuner.ledger import TrialRecord
+from tuner.identity import sha256_of
+from tuner.ledger import Ledger, TrialRecord
 from tuner.notebook import entry
 from tuner.outbox import Outbox, Parcel
+from tuner.report import markdown_report
 from tuner.run_fields import LONGEST_TAG, Point, RunFields, run_fields, shorten
+from tuner.verdict import Verdict
 
 if TYPE_CHECKING:
-    from mlflow.entities import Run
-
     from mlflow import MlflowClient
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,7 @@ TEXT_ARTIFACTS = {".json", ".md", ".sh", ".txt", ".yaml", ".yml", ".log", ".json
 NOTE = "mlflow.note.content"
 PARENT = "mlflow.parentRunId"
 KEY = "tuner.key"
+RECORD_SHA = "tuner.record.sha"
 
 
 def local_store(study_directory: Path) -> str:
@@ -86,7 +90,8 @@ class Tracker:
             for name, value in os.environ.items()
             if is_secret(name, secrets) and len(value) > 3
         ]
-        self._known: dict[str, TrialRecord] = {}
+        self._accepted: dict[str, TrialRecord] = {}
+        self._runs: dict[str, tuple[str, str]] = {}
         self._silent_until = 0.0
         self._connection: MlflowClient | None = None
         self._experiment: str | None = None
@@ -102,11 +107,15 @@ class Tracker:
         """Tell MLflow of a trial, or queue it; recording an attempt twice updates one run.
 
         `directory` holds the trial's evidence. `control` is the record of the identity it was
-        compared with, by default the last one recorded here under `record.control_sha`. Returns
-        the run's id, None if the trial was queued. Raises OSError only if the disk refuses.
+        compared with, by default the accepted one recorded here before under `record.control_sha`.
+        Returns the run's id, None if the trial was queued. Raises OSError if the disk refuses.
         """
-        control = control or self._known.get(record.control_sha or "")
-        self._known[record.identity.sha] = record
+        control = control or self._accepted.get(record.control_sha or "")
+        if record.verdict is Verdict.ACCEPTED:
+            self._accepted[record.identity.sha] = record
+        key = self._key(record)
+        if key in self._runs and self._runs[key][1] == sha256_of(record.model_dump(mode="json")):
+            return self._runs[key][0]
         place = directory.resolve()
         inside = place.is_relative_to(self.study_directory)
         relative = str(place.relative_to(self.study_directory) if inside else place)
@@ -120,19 +129,18 @@ class Tracker:
         self._send_waiting()
         return self.waiting
 
-    def finish(self, summary: str, figures: Mapping[str, Path] | None = None) -> None:
-        """Put the study's summary (Markdown) and files on the study's run, and end that run.
+    def finish(self, summary: str) -> None:
+        """Put the study's report, its figures and `summary` (JSON) on its run, and end that run.
 
-        Like every trial it waits if the server is away: the summary is derived from the ledger, so
-        the next run of the study writes it again.
+        `summary` holds what the ledger does not, such as why the study ended. Where the server is
+        away nothing is queued: the next run of the study writes all of it again.
         """
         self.flush()
         try:
             client = self._client()
             run_id = self._study_run(client)
-            client.set_tag(run_id, NOTE, self._redact(shorten(summary, LONGEST_TAG)))
-            for folder, path in (figures or {}).items():
-                client.log_artifact(run_id, str(path), folder)
+            self._describe_study(client, run_id)
+            client.log_text(run_id, self._redact(summary), "summary.json")
             client.set_terminated(run_id, "FINISHED")
         except Exception as error:  # noqa: BLE001 - whatever the server does, no study ends by it
             self._note_failure(error)
@@ -174,9 +182,19 @@ class Tracker:
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
             from mlflow import MlflowClient  # two seconds of import, which other verbs do not need
 
-            self._connection = MlflowClient(tracking_uri=self.uri)
-            self._experiment = self._find_experiment(self._connection)
+            self._probe()
+            client = MlflowClient(tracking_uri=self.uri)
+            self._experiment = self._find_experiment(client)
+            self._runs = self._find_runs(client)
+            self._connection = client
         return self._connection
+
+    def _probe(self) -> None:
+        """Raise at once for a SQLite file that cannot be opened, where MLflow would try for minutes."""
+        path = self.uri.removeprefix("sqlite:///")
+        if path != self.uri:
+            with contextlib.closing(sqlite3.connect(path, timeout=5)) as store:
+                store.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
 
     def _find_experiment(self, client: MlflowClient) -> str:
         found = client.get_experiment_by_name(self.experiment_name)
@@ -199,9 +217,22 @@ class Tracker:
             )
         )
 
-    def _find_run(self, client: MlflowClient, key: str) -> Run | None:
-        runs = client.search_runs([self._experiment_id], f"tags.`{KEY}` = '{key}'", max_results=1)
-        return runs[0] if runs else None
+    def _find_runs(self, client: MlflowClient) -> dict[str, tuple[str, str]]:
+        """The runs that MLflow has of this study: by key, the run's id and its record's hash."""
+        found: dict[str, tuple[str, str]] = {}
+        token: str | None = ""
+        while token is not None:
+            page = client.search_runs(
+                [self._experiment_id],
+                f"tags.study = '{self.study_name}'",
+                max_results=1000,
+                page_token=token or None,
+            )
+            for run in page:
+                tags = run.data.tags
+                found[tags.get(KEY, "")] = (run.info.run_id, tags.get(RECORD_SHA, ""))
+            token = page.token or None
+        return found
 
     @property
     def _experiment_id(self) -> str:
@@ -211,37 +242,53 @@ class Tracker:
 
     def _study_run(self, client: MlflowClient) -> str:
         """The id of the parent run of this study, made when it is first needed."""
-        key = f"{self.study_name}"
-        run = self._find_run(client, key)
-        if run is None:
+        key = self.study_name
+        if key not in self._runs:
             run = client.create_run(
                 self._experiment_id,
                 run_name=f"study {self.study_name}",
                 tags={KEY: key, "study": self.study_name, "role": "study", "lane": self.lane},
             )
-        return str(run.info.run_id)
+            self._runs[key] = (str(run.info.run_id), "")
+        return self._runs[key][0]
+
+    def _key(self, record: TrialRecord) -> str:
+        return f"{self.study_name}/{record.number}/{record.attempt}"
 
     def _send(self, parcel: Parcel) -> str:
         client = self._client()
         record = parcel.record
+        key = self._key(record)
+        sha = sha256_of(record.model_dump(mode="json"))
+        if self._runs.get(key, ("", ""))[1] == sha:
+            return self._runs[key][0]
         fields = run_fields(record, parcel.control, self._redact)
-        key = f"{self.study_name}/{record.number}/{record.attempt}"
-        run = self._find_run(client, key)
-        if run is None:
+        known: Mapping[str, str] = {}
+        if key in self._runs:
+            run_id = self._runs[key][0]
+            known = client.get_run(run_id).data.params
+        else:
+            tags = {KEY: key, PARENT: self._study_run(client), "study": self.study_name}
             run = client.create_run(
-                self._experiment_id,
-                start_time=fields.started_ms,
-                run_name=fields.name,
-                tags={KEY: key, PARENT: self._study_run(client)},
+                self._experiment_id, fields.started_ms, run_name=fields.name, tags=tags
             )
-        run_id = str(run.info.run_id)
-        self._send_fields(client, run_id, fields, known=run.data.params)
+            run_id = str(run.info.run_id)
+            self._runs[key] = (run_id, "")
         note = entry(record, parcel.control)
+        self._send_fields(client, run_id, fields, known)
         client.set_tag(run_id, NOTE, self._redact(shorten(note, LONGEST_TAG)))
         self._send_artifacts(client, run_id, self.study_directory / parcel.directory, note)
         client.update_run(run_id, name=fields.name)
         client.set_terminated(run_id, fields.status, end_time=fields.finished_ms)
+        # Last of all: its presence says that everything above is there.
+        client.set_tag(run_id, RECORD_SHA, sha)
+        self._runs[key] = (run_id, sha)
         return run_id
+
+    def _describe_study(self, client: MlflowClient, run_id: str) -> None:
+        note = markdown_report(Ledger(self.study_directory / "ledger.jsonl"))
+        client.set_tag(run_id, NOTE, self._redact(shorten(note, LONGEST_TAG)))
+        client.log_text(run_id, self._redact(note), "report.md")
 
     def _send_fields(
         self, client: MlflowClient, run_id: str, fields: RunFields, known: Mapping[str, str]

@@ -46,6 +46,7 @@ from objectives import (
     record_oracle,
     record_quality,
     self_parity,
+    self_parity_gate,
     slo_gates,
     speed_gate,
 )
@@ -60,7 +61,7 @@ from runners import (
     open_engine,
 )
 from tuner.identity import Identity
-from tuner.reference import Reference, self_parity_gate
+from tuner.reference import Reference
 from tuner.verdict import CORRECTNESS, Code
 
 Role = Literal["candidate", "control"]
@@ -69,9 +70,6 @@ CONTROL: Role = "control"
 
 SEED = 0
 """Every session is asked the same prompts in the same order: sessions are compared by prompt."""
-
-STREAMS_OF_LOAD = 4
-"""Requests open at a time while the reference is asked under load."""
 
 FIRST_GUESS_TOK_S = 30.0
 """Only orders the gates of a lane in which nothing was ever measured."""
@@ -192,6 +190,7 @@ class _Ascent:
         self.outcome.started_at = _now()
         self.outcome.host = self.lease.host
         self.outcome.devices = tuple(device.id for device in self.lease.devices)
+        self.outcome.rung = "startup"
         try:
             if self.plan.role == CONTROL:
                 self._establish()
@@ -255,7 +254,7 @@ class _Ascent:
                 run = partial(self._canary, canary, rung, endpoint)
                 steps.append(Step(f"canary.{canary.name}", GateKind.CANARY, tokens / tok_s, run))
         if rung.quality:
-            tokens = 48 * len(objective.quality_names())
+            tokens = 48 * len(objective.quality.names())
             run = partial(self._quality, rung, endpoint)
             steps.append(Step("quality", GateKind.QUALITY, tokens / tok_s, run))
         return steps
@@ -402,10 +401,10 @@ class _Ascent:
         second session, so that the lane knows its own noise from the beginning.
         """
         objective, rung = self.plan.objective, self.plan.objective.deepest
-        self.outcome.rung = rung.rung
         with self._serving(CONTROL, self.plan.args, self.plan.env) as endpoint:
             if self.outcome.identity_drift:
                 return
+            self.outcome.rung = rung.rung
             began = time.monotonic()
             oracle = self._oracle(endpoint)
             canaries = {c.name: learn_canary(endpoint, c) for c in objective.canaries}
@@ -414,18 +413,19 @@ class _Ascent:
             self.seconds["reference"] += time.monotonic() - began
         with self._serving(CONTROL, self.plan.args, self.plan.env) as endpoint:
             began = time.monotonic()
-            self.outcome.reference = reference = Reference(
+            again, loaded = self._oracle(endpoint), self._oracle(endpoint, concurrent=True)
+            reference = Reference(
                 identity_sha=self.plan.identity_sha,
                 oracle=oracle,
-                self_parity=self_parity(oracle, self._oracle(endpoint)),
-                under_load=self_parity(oracle, self._oracle(endpoint, at_a_time=STREAMS_OF_LOAD)),
+                self_parity=self_parity(oracle, again, concurrent=loaded),
                 canaries=canaries,
                 quality=quality,
             )
+            self.outcome.reference = reference
+            self.outcome.notices.append(reference.self_parity.sentence())
             self.plan = replace(self.plan, reference=reference)
-            self.outcome.notices += reference.notices(STREAMS_OF_LOAD)
             self.seconds["reference"] += time.monotonic() - began
-            self._keep(self_parity_gate(reference.self_parity, objective, rung))
+            self._keep(self_parity_gate(reference.self_parity, objective, rung.rung))
             for step in self._steps(rung, endpoint):
                 if step.kind in CORRECTNESS - {GateKind.PARITY}:
                     for result in step.run():
@@ -435,12 +435,12 @@ class _Ascent:
         for result in self.outcome.gates:
             self._note_control(result, self._depth(result.gate, rung))
 
-    def _oracle(self, endpoint: Endpoint, *, at_a_time: int = 1) -> Oracle:
+    def _oracle(self, endpoint: Endpoint, *, concurrent: bool = False) -> Oracle:
         return record_oracle(
             endpoint,
             self.plan.objective,
             identity_sha=self.plan.identity_sha,
-            at_a_time=at_a_time,
+            concurrent=concurrent,
             on_progress=self._progress(self.plan.objective.deepest, "oracle"),
         )
 
@@ -494,7 +494,6 @@ class _Ascent:
         self.outcome.launch = launch.model_dump(mode="json")
         self.outcome.identity_drift = seen.drift
         self.outcome.unverified = seen.unverified
-        self.outcome.rung = "startup"
         self._keep(
             GateResult(
                 gate="startup",

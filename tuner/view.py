@@ -26,7 +26,6 @@ from tuner.events import (
     TrialStarted,
     parse,
 )
-from tuner.notebook import rate_in_words
 
 VERDICT_STYLES = {
     "accepted": "bold green",
@@ -35,7 +34,7 @@ VERDICT_STYLES = {
     "invalid": "yellow",
     "diagnostic": "dim",
 }
-LOUD, QUIET = "bold yellow", "dim"
+LEVEL_STYLES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 REFRESH_PER_S = 4
 
 
@@ -165,7 +164,8 @@ def sentences(event: Event) -> list[str]:
             return _study_finished(event)
         case Notice():
             where = "" if event.number is None else f"trial {event.number}: "
-            return [f"{'! ' if event.loud else ''}{where}{plain(event.text)}"]
+            level = "" if event.level == "info" else f"{event.level}: "
+            return [f"{level}{where}{plain(event.message)}"]
 
 
 def board_of(board: Board, now_s: float) -> RenderableType:
@@ -226,7 +226,7 @@ def best_in_words(best: Best | None) -> str:
 def _totals(board: Board, now_s: float) -> Table:
     totals = Table.grid(padding=(0, 2))
     left_s = board.remaining_s(now_s)
-    budget = f" of {board.study.budget_trials}" if board.study else ""
+    budget = f" of {board.study.trials}" if board.study else ""
     end = "" if left_s is None else f", about {duration(left_s)} to go"
     totals.add_row("[dim]trials[/dim]", f"{board.finished}{budget}{end}")
     totals.add_row("[dim]best[/dim]", f"[green]{best_in_words(board.best)}[/green]")
@@ -235,53 +235,51 @@ def _totals(board: Board, now_s: float) -> Table:
     codes = ", ".join(f"{name} {count}" for name, count in board.codes.most_common())
     totals.add_row("[dim]rejections[/dim]", codes or "-")
     for notice in board.notices[-1:]:
-        style = LOUD if notice.loud else QUIET
-        totals.add_row("notice", Text(plain(notice.text), style=style))
+        style = LEVEL_STYLES[notice.level]
+        totals.add_row("[dim]notice[/dim]", f"[{style}]{escape(plain(notice.message))}[/{style}]")
     return totals
 
 
 def _study_started(event: StudyStarted) -> list[str]:
     again = f", {event.finished} in the ledger already" if event.finished else ""
-    size = "" if event.configurations is None else f", {event.configurations} configurations"
-    lines = [
-        f"study {event.study}: {event.budget_trials} trials{again}; {event.knobs} knobs{size}",
-        f"lane {event.lane}; results in {event.folder}",
-    ]
-    return lines + ([f"MLflow: {event.tracking}"] if event.tracking else [])
+    lines = [f"study {event.study}: {event.trials} trials{again}; results in {event.folder}"]
+    if event.tracking:
+        lines.append(f"MLflow: {event.tracking}")
+    return lines
 
 
 def _trial_started(event: TrialStarted) -> str:
     place = " ".join((event.host, *event.devices)).strip()
-    where = f" on {place}" if place else ""
     again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
-    if event.role == "control":
-        return f"trial {event.number}{again} starts{where}: the control"
-    tries = event.changes or event.assignment
-    what = ", ".join(f"{k}={v}" for k, v in tries.items()) or plain(event.hypothesis)
-    return f"trial {event.number}{again} starts{where}: {what}"
+    what = "control" if event.role == "control" else _changes(event)
+    return f"trial {event.number}{again} starts on {place or 'this host'}: {what}"
+
+
+def _changes(event: TrialStarted) -> str:
+    return ", ".join(f"{k}={v}" for k, v in event.changes.items()) or plain(event.hypothesis)
 
 
 def _trial_finished(event: TrialFinished) -> str:
-    record = event.record
-    parts = [f"trial {record.number} {record.verdict.value}"]
-    if record.rejection is not None:
-        parts.append(f"({record.rejection.code.value})")
-    if record.rate is not None:
-        parts.append(rate_in_words(record.rate))
-    line = " ".join(parts) + f" after {duration(record.seconds)}"
-    if record.rejection is not None:
-        line += f": {plain(record.rejection.reason)}"
+    parts = [f"trial {event.number} {event.verdict}"]
+    if event.code:
+        parts.append(f"({event.code})")
+    if event.tok_s is not None:
+        interval = "" if event.low is None else f", {event.low:.1f} to {event.high:.1f}"
+        parts.append(f"{event.tok_s:.1f} tok/s{interval}")
+    line = " ".join(parts) + f" after {duration(event.seconds)}"
+    if event.reason:
+        line += f": {plain(event.reason)}"
     return line + (" It will be tried again." if event.will_retry else "")
 
 
 def _study_finished(event: StudyFinished) -> list[str]:
-    summary = event.summary
-    verdicts = ", ".join(f"{count} {name}" for name, count in summary["verdicts"].items())
-    lines = [f"study {summary['study']} ends: {plain(summary['ended_because'])}; {verdicts}"]
-    if summary.get("best") is not None:
-        lines.append(f"best: trial {summary['best']}")
-    if summary.get("launch_script"):
-        lines.append(f"launch script: {summary['launch_script']}")
+    verdicts = ", ".join(f"{count} {name}" for name, count in event.verdicts.items())
+    lines = [f"study {event.study} ends: {plain(event.why)} {event.finished} trials: {verdicts}."]
+    if event.best is not None:
+        rate = "" if event.best_tok_s is None else f" at {event.best_tok_s:.1f} tok/s"
+        lines.append(f"best: trial {event.best}{rate}")
+    if event.script:
+        lines.append(f"launch script: {event.script}")
     if event.waiting_for_mlflow:
         lines.append(f"{event.waiting_for_mlflow} trials wait to be sent to MLflow")
     return lines + [f"next: {line}" for line in event.next]
@@ -289,7 +287,5 @@ def _study_finished(event: StudyFinished) -> list[str]:
 
 def _style(event: Event) -> str:
     if isinstance(event, TrialFinished):
-        return VERDICT_STYLES[event.record.verdict.value]
-    if isinstance(event, Notice):
-        return LOUD if event.loud else QUIET
-    return "bold"
+        return VERDICT_STYLES[event.verdict]
+    return LEVEL_STYLES[event.level] if isinstance(event, Notice) else "bold"
