@@ -190,7 +190,7 @@ class Tracker:
         return self._connection
 
     def _probe(self) -> None:
-        """Raise at once for a SQLite file that cannot be opened, where MLflow would try for minutes."""
+        """Raise at once for a SQLite file that is no store, where MLflow tries for minutes."""
         path = self.uri.removeprefix("sqlite:///")
         if path != self.uri:
             with contextlib.closing(sqlite3.connect(path, timeout=5)) as store:
