@@ -78,6 +78,11 @@ class Backend(ABC):
     submitted task that finds no free devices waits inside for some.
     """
 
+    @property
+    @abstractmethod
+    def devices(self) -> tuple[Device, ...]:
+        """All devices of the fleet, taken or free, put aside or not."""
+
     @abstractmethod
     def capacity(self, devices: Demand) -> Capacity:
         """How many trials of this demand fit in all, and how many could start now."""

@@ -31,6 +31,11 @@ class InProcessBackend(Backend):
         self._leases: dict[Ticket, Lease] = {}
         self._cancelled: set[Ticket] = set()
 
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """See `Backend`."""
+        return self._book.devices
+
     def capacity(self, devices: Demand) -> Capacity:
         """See `Backend`."""
         return self._book.capacity(devices)

@@ -15,7 +15,7 @@ _STEP = re.compile(
     r"(?:\(.*?\):?)?\s*(?:\d+%\|.*?\|\s*)?(\d+)/(\d+)"
 )
 _STAGES = (
-    (re.compile(r"Starting to load model|Loading weights|Loading model"), "loading the model"),
+    (re.compile(r"Starting to load model|Loading model"), "loading the model"),
     (
         re.compile(r"Dynamo bytecode|Compiling a graph|Start compiling|torch\.compile t"),
         "compiling",

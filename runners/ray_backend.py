@@ -20,7 +20,7 @@ from runners.in_process import leased
 from runners.leases import Capacity, LeaseBook
 from runners.quarantine import Quarantined, after_check, is_due, quarantine
 from runners.ray_actors import HostActor, Inventory, Message, TrialActor
-from runners.ray_local import connect
+from runners.ray_local import Connection
 
 LOOK_S = 2.0
 """Between two looks at which nodes the cluster has."""
@@ -62,7 +62,7 @@ class RayBackend(Backend):
         node_name: NodeName | None = None,
         ready_s: float = JOIN_S,
     ) -> None:
-        self._owns_ray = connect(address)
+        self._connection = Connection(address)
         self._inventory = inventory
         self._node_name = node_name or _host_name
         self._book = LeaseBook()
@@ -83,7 +83,7 @@ class RayBackend(Backend):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """All devices of the fleet, taken or free, put aside or not."""
+        """See `Backend`."""
         return self._book.devices
 
     @property
@@ -169,8 +169,7 @@ class RayBackend(Backend):
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(host.actor)
         self._hosts.clear()
-        if self._owns_ray:
-            ray.shutdown()
+        self._connection.close()
 
     # --- hosts ---
 

@@ -394,11 +394,8 @@ class EngineServer:
         self._wait_for("stopped", sum(_ladder(self.timeouts.teardown_s)) + 10)
         with contextlib.suppress(OSError, ValueError):
             self._supervisor.stdin.close()
-        try:
-            self._supervisor.wait(5)
-        except subprocess.TimeoutExpired:
-            self._supervisor.kill()
-            self._supervisor.wait()
+        self._supervisor.wait()  # only the first fork, which ended at once
+        self._wait_for("gone", 5)
         return self._event("stopped") or {}
 
     def _wait_port_free(self) -> bool:

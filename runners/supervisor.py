@@ -5,6 +5,9 @@ line on stdin is the order (`argv`, `env`, `cwd`, `log`, `marker`, `log_cap_byte
 `ladder_s`, `parent`), later lines are `{"stop": true}`; stdin closing means that the parent is
 gone. On stdout it says `started`, `log_lost`, `exited` and, at the end, `stopped` with the proof.
 
+It forks first, so that it is nobody's child: a Ray worker that ends kills its direct children with
+SIGKILL, and a supervisor that is killed can end nothing in good order.
+
 Why a process of its own: whoever starts an engine may be killed with SIGKILL at any moment, and a
 vLLM whose API server is killed leaves its engine core and workers running for minutes. The
 supervisor is a child subreaper, so whatever the engine leaves behind becomes its child, also a
@@ -322,7 +325,10 @@ def _secret_values(values: list[str]) -> list[bytes]:
 
 
 def main() -> None:
-    """Reads the order and obeys it."""
+    """Reads the order and obeys it, as a process that nobody is the parent of."""
+    if os.fork():
+        os._exit(0)
+    say("supervising", pid=os.getpid())
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
