@@ -114,7 +114,7 @@ class EngineKnobs(BaseModel):
     def _below(
         self, path: str, knob: EngineKnob, within: set[str | None]
     ) -> Iterator[tuple[str, EngineKnob]]:
-        """Entries of entries, but not of what has arguments of its own (`--model`, `--dtype`...)."""
+        """Entries of entries, but not of what has arguments of its own, such as the model."""
         for name, field in (self.fields(knob) or {}).items():
             yield f"{path}.{name}", field
             if field.fields_of not in within | self._groups:

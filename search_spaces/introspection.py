@@ -90,5 +90,10 @@ def _ask(python: str | Path, question: str, timeout_s: float) -> dict[str, Any]:
             f"{python} cannot import the engine ({lines[-1]}); name the Python of the environment"
             " that vLLM is installed in"
         )
-    answer: dict[str, Any] = json.loads(done.stdout)
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise IntrospectionError(
+            f"{python} answered {done.stdout[:80]!r}, so it is no Python; name the engine's Python"
+        ) from None
     return answer
