@@ -66,7 +66,6 @@ class Recipe:
         """Give the SHA-256 of everything the environment is made from."""
         files = [*self.watches, *([self.constraints] if self.constraints else [])]
         parts = {
-            "python": sys.version,
             "installs": self.installs,
             "removes": self.removes,
             "files": [hashlib.sha256(file.read_bytes()).hexdigest() for file in files],
@@ -214,7 +213,7 @@ class Environment:
 
     def is_made(self) -> bool:
         """Say whether the environment is there, whole, and made from this recipe."""
-        return self.python.exists() and self._stamped() == self.recipe.key()
+        return self.python.exists() and self._stamped() == self._mark()
 
     def make(self) -> bool:
         """Make the environment unless it is made already; say whether anything was done."""
@@ -232,21 +231,31 @@ class Environment:
             self._say(f"{self.recipe.title}: made in {time.monotonic() - started:.0f} s")
         return True
 
-    def _stamped(self) -> str | None:
+    def _mark(self) -> dict[str, str]:
+        """Give what the stamp of this environment, whole, would say."""
+        # A virtual environment names its own folder in its scripts, so it cannot be moved.
+        folder = str(self.folder.resolve())
+        return {"recipe": self.recipe.key(), "python": sys.version, "folder": folder}
+
+    def _stamped(self) -> dict[str, str] | None:
         """Read what the environment was made from; None when it is not whole."""
         try:
-            return str(json.loads(self._stamp.read_text())["key"])
-        except (OSError, ValueError, KeyError):
+            stamp = json.loads(self._stamp.read_text())
+        except (OSError, ValueError):
             return None
+        return stamp if isinstance(stamp, dict) else None
 
     def _prepare(self, lock: int) -> None:
         """Leave an environment that pip can install into."""
         title = self.recipe.title
-        if self._stamped() is not None and self._same_python():
+        stamp = self._stamped()
+        if stamp is not None and stamp == {**self._mark(), "recipe": stamp.get("recipe")}:
             self._say(f"{title}: what it is made from has changed; bringing it up to date")
             self._stamp.unlink()
             return
-        if self.folder.exists():
+        if stamp is not None:
+            self._say(f"{title}: made by another Python or in another folder; making it again")
+        elif self.folder.exists():
             self._say(f"{title}: found half made; making it again with what is downloaded")
         else:
             self._say(f"{title}: making it in {self.folder} ({self.recipe.expected})")
@@ -266,12 +275,6 @@ class Environment:
                     "(on Debian, apt-get install python3-venv) and run the same command again"
                 ) from error
             raise
-
-    def _same_python(self) -> bool:
-        """Say whether the environment's Python is the one that would make it now."""
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            return bool(json.loads(self._stamp.read_text())["python"] == sys.version)
-        return False
 
     def _pip(self, what: str, arguments: Sequence[str], lock: int) -> None:
         """Run the environment's own pip."""
@@ -300,7 +303,7 @@ class Environment:
         if self.recipe.imports:
             self._check_imports(lock)
         unfinished = self._stamp.with_suffix(".unfinished")
-        unfinished.write_text(json.dumps({"key": self.recipe.key(), "python": sys.version}))
+        unfinished.write_text(json.dumps(self._mark()))
         unfinished.replace(self._stamp)
 
     def _check_imports(self, lock: int) -> None:

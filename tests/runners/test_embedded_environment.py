@@ -115,6 +115,18 @@ def test_a_half_made_one_is_found_and_finished(tmp_path: Path, wheel: Path) -> N
     assert "found half made" in said[0]
 
 
+def test_one_that_was_moved_is_made_again_where_it_is(tmp_path: Path, wheel: Path) -> None:
+    Environment(tmp_path / "before", recipe(wheel), lambda _: None).make()
+    (tmp_path / "before").rename(tmp_path / "after")
+    said: list[str] = []
+
+    moved = Environment(tmp_path / "after", recipe(wheel), said.append)
+
+    assert moved.make() is True
+    assert "in another folder" in said[0]
+    assert str(moved.folder) in (moved.folder / "bin" / "pip").read_text()
+
+
 def test_after_a_failure_it_does_not_count_as_made(tmp_path: Path, wheel: Path) -> None:
     broken = write_wheel(tmp_path, "cracked", "raise ValueError('the shell is cracked')\n")
     environment = Environment(
