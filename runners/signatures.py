@@ -44,7 +44,7 @@ class Signature(BaseModel):
         return re.search(self.pattern, line)  # `re` keeps compiled patterns
 
     def sentence(self, match: re.Match[str], around: Sequence[str] = ()) -> str:
-        """The reason with the named groups filled in, those of `near` from the first line that fits.
+        """The reason with the named groups filled in, those of `near` from the first fitting line.
 
         `around` are lines near the match, the closest first.
         """
