@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from objectives import GateKind, GateResult, GateStatus
+from runners import Demand, Device
 from search_spaces import Configuration
 from tuner.identity import Identity, Value, lane_of
 from tuner.ledger import Ledger, TrialRecord
@@ -32,6 +33,13 @@ class Ground:
     def facts(self) -> dict[str, Value]:
         """The names that a space's expressions may use besides knobs."""
         return {"engine.version": str(self.engine.get("version", ""))}
+
+
+def ground_of(facts: Mapping[str, Any], demand: Demand, devices: Iterable[Device]) -> Ground:
+    """The ground from what the runners read: engine and model files, and the devices there are."""
+    names = sorted({device.name for device in devices if device.kind == demand.kind})
+    topology = {"kind": demand.kind, "count": demand.count, "devices": names}
+    return Ground(engine=facts["engine"], model=facts["model"], topology=topology)
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,19 @@ import fcntl
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from objectives import GateHistory, GateResult, Rate
-from runners import Backend, Lost, Progress, RayBackend, Ticket, sweep
+from runners import Backend, Lost, Progress, RayBackend, Ticket, engine_identity, sweep
 from tuner.candidate import (
     Candidate,
     Ground,
+    ground_of,
     identity_of,
     lane_label,
     lane_of_study,
@@ -31,7 +33,6 @@ from tuner.candidate import (
 )
 from tuner.events import Notice
 from tuner.export import write_launch_script
-from tuner.ground import measure_ground
 from tuner.identity import sha256_of
 from tuner.ledger import Ledger, TrialRecord
 from tuner.records import (
@@ -140,23 +141,29 @@ class Study:
         """What every process of this study carries in its environment; unique to its folder."""
         return f"{self.name}-{sha256_of(str(self.folder))[:8]}"
 
-    def run(self, *, listen: Listener = silent, stop: Stop | None = None) -> StudySummary:
+    def run(
+        self,
+        *,
+        listen: Listener = silent,
+        stop: Stop | None = None,
+        backend: Callable[[], Backend] | None = None,
+    ) -> StudySummary:
         """Run until the budget is spent, the space exhausted, `stop` asked, or the lane broken.
 
-        Continues where an earlier run stopped and never repeats a settled identity. Raises
-        StudyError if another process runs this study or the control itself fails, and
-        EngineFailure, blamed on the user, if the engine or the model is missing.
+        Continues where an earlier run stopped and never repeats a settled identity. Trials run on
+        Ray unless another `backend` is made here. Raises StudyError if another process runs this
+        study or the control itself fails, and EngineFailure, blamed on the user, if the engine or
+        the model is missing; nothing was started then.
         """
+        facts = engine_identity(self.files.runner)
         with self._alone():
             for swept in sweep(self.marker):
                 left = f"{swept.command} (process {swept.pid})"
                 listen(Notice(message=f"Ended what an earlier run had left behind: {left}."))
-            backend = RayBackend(self.files.study.ray_address)
-            try:
-                ground = measure_ground(self.files.runner, backend.devices)
-                return _Run(self, ground, backend, listen, stop or Stop()).through()
-            finally:
-                backend.close()
+            make = backend or partial(RayBackend, self.files.study.ray_address)
+            with make() as place:
+                ground = ground_of(facts, self.files.runner.devices, place.devices)
+                return _Run(self, ground, place, listen, stop or Stop()).through()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -110,6 +110,9 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         help="the N-th repeat (1-based) of each canary prompt is wrong",
     )
+    say.add_argument(
+        "--corrupt-canaries-while", type=Path, help="canaries are wrong while this file exists"
+    )
     say.add_argument("--corrupt-probability", type=float, default=0.0)
     say.add_argument("--random-seed", type=int, default=0)
     say.add_argument(

@@ -72,7 +72,9 @@ class Server:
         if answer is None:
             flip = 12 if flags.knob_wrong else flags.flip_token_at
             return self.written(ids, body, [], self.random.randrange(8) if unlucky else flip)
-        if unlucky or flags.knob_wrong_canary or self.seen[text] == flags.corrupt_canary_at:
+        switch = flags.corrupt_canaries_while
+        broken = flags.knob_wrong_canary or (switch is not None and switch.exists())
+        if unlucky or broken or self.seen[text] == flags.corrupt_canary_at:
             answer = corrupt(answer)
         return self.written(ids, body, tokenize(answer), None)
 

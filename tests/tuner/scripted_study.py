@@ -23,7 +23,14 @@ OBJECTIVE: dict[str, Any] = {
     "workload": {"name": "p16-o32", "prompt_tokens": 16, "output_tokens": 32, "warmup": 0},
     "minimal_effect": 0.02,
     "session_drift": 0.08,
-    "canaries": [{"name": "json", "prompt": "Say it.", "max_tokens": 8, "expected": "control"}],
+    "canaries": [
+        {
+            "name": "json",
+            "prompt": "Answer in JSON: 6 x 7 widgets.",
+            "max_tokens": 32,
+            "expected": "control",
+        }
+    ],
     "quality": {"repeat_runs": 2, "repeat_tokens": 8, "long_context_tokens": 0},
     "parity": {"output_tokens": 16, "prompts": 3, "prompt_tokens": 16},
     "ladder": [
