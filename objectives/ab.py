@@ -69,7 +69,7 @@ def ab_plan(
     final_tail = (1 - objective.confidence) / (most + 1)
     bound = 1 + objective.minimal_effect
     low, high = now.low(tail), now.high(tail)
-    final_se = min(now.session_sd * final_weight(most), now.se)
+    final_se = min(noise.sd * final_weight(most), now.se)
     chance = chance_of_proof(now, bound=bound, final_se=final_se, final_tail=final_tail)
     shown = f"{_shown(now)} [{low:.4f}, {high:.4f}]"
 

@@ -8,7 +8,6 @@ as a prior: see `objectives.statistics.Noise.moderated`.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Literal
@@ -27,8 +26,8 @@ Vector = npt.NDArray[np.float64]
 TREND_FROM = 5
 """Sessions from which on a linear drift of the host is fitted; with fewer it counts as noise."""
 
-FEW_RESIDUALS = 3
-"""With fewer residuals than this, the spread of repeats is taken to be at least the sessions'."""
+UNEVEN = 6.6
+"""Variance ratio beyond which prompts differ by more than noise: F(1, ∞) at 99 %."""
 
 
 class Session(BaseModel):
@@ -58,6 +57,10 @@ class Session(BaseModel):
             prompts=tuple(row.prompt for row in rate.repeats),
             at_s=rate.started_at,
         )
+
+    def without_first(self) -> Session:
+        """The session as if its first repeat had been a warm-up."""
+        return self.model_copy(update={"logs": self.logs[1:], "prompts": self.prompts[1:]})
 
 
 class Effect(BaseModel):
@@ -96,30 +99,39 @@ class Effect(BaseModel):
 def stated_noise(objective: Objective) -> Noise:
     """The prior that the objective states: 95 % of session pairs lie within `session_drift`.
 
-    The difference of two sessions has √2 times the standard deviation of one.
+    The difference of two sessions has √2 times the standard deviation of one. Repeats are taken to
+    stray as much as sessions do, until the lane has shown better.
     """
     sd = objective.session_drift / (normal_quantile(0.975) * math.sqrt(2))
-    return Noise(sd=sd, dof=objective.ab.prior_sessions)
+    repeats = max(objective.deepest.repeats, 1)
+    return Noise(sd=sd, dof=objective.ab.prior_sessions, repeat_sd=sd, repeats=repeats)
 
 
 def learn_noise(controls: Sequence[Rate], objective: Objective) -> Noise:
     """The stated prior, corrected by what the lane's control sessions have shown, oldest first.
 
-    From successive differences (von Neumann 1941), which a slow drift of the host hardly touches:
-    s² = Σ(y[i+1] - y[i])² / 2(k - 1), worth 2(k - 1)² / (3k - 4) degrees of freedom.
+    Between sessions, from successive differences (von Neumann 1941), which a slow drift of the host
+    hardly touches: s² = Σ(y[i+1] - y[i])² / 2(k - 1), worth 2(k - 1)² / (3k - 4) degrees of
+    freedom. Between repeats, from what sessions and prompts leave unexplained.
     """
     prior = stated_noise(objective)
-    means = [
-        float(np.mean(_without_warm_up(Session.of("control", rate, objective).logs)))
+    sessions = [
+        Session.of("control", rate, objective)
         for rate in controls
-        if rate.workload == objective.workload
+        if rate.workload == objective.workload and len(rate.repeats) >= prior.repeats
     ]
-    count = len(means)
+    count = len(sessions)
     if count < 2:
         return prior
-    variance = sum((b - a) ** 2 for a, b in itertools.pairwise(means)) / (2 * (count - 1))
+    table = _cell_means(sessions, drop_first=_has_warm_up(sessions))
+    means = table.mean(axis=1)
+    variance = float((np.diff(means) ** 2).sum()) / (2 * (count - 1))
     degrees = 2 * (count - 1) ** 2 / (3 * count - 4)
-    return prior.moderated(degrees * variance, degrees)
+    single, residuals = _interaction(table)
+    weight = prior.dof + residuals
+    repeat_sd = math.sqrt((prior.dof * prior.repeat_sd**2 + residuals * single) / weight)
+    learned = prior.moderated(degrees * variance, degrees)
+    return learned.model_copy(update={"repeat_sd": repeat_sd})
 
 
 def effect(sessions: Sequence[Session], noise: Noise) -> Effect:
@@ -136,10 +148,9 @@ def effect(sessions: Sequence[Session], noise: Noise) -> Effect:
     means = table.mean(axis=1)
     weights = _contrast(is_candidate)
     repeats = min(len(session.logs) - warm_up for session in sessions)
-    within = _within_variance(table, sessions, noise, drop_first=warm_up)
     residual, degrees = _residuals(means, is_candidate)
-    prior = Noise(sd=math.sqrt(noise.sd**2 + within / repeats), dof=noise.dof)
-    known = prior.moderated(residual, degrees)
+    spread = _spread_of_repeats(table, noise)
+    known = noise.of_session(repeats, repeat_sd=spread).moderated(residual, degrees)
     controls = means[~is_candidate]
     return Effect(
         log_ratio=float(weights @ means),
@@ -236,23 +247,26 @@ def _cell_means(sessions: Sequence[Session], *, drop_first: bool) -> Vector:
     return np.array([[float(np.mean(own[prompt])) for prompt in shared] for own in cells])
 
 
-def _within_variance(
-    table: Vector, sessions: Sequence[Session], noise: Noise, *, drop_first: bool
-) -> float:
-    """Variance of one repeat within its session, free of what prompts differ by.
+def _spread_of_repeats(table: Vector, noise: Noise) -> float:
+    """Standard deviation of one repeat about its session, for sessions that are short of repeats.
 
-    With several prompts: what remains in the table of sessions and prompts about both means. With
-    one: the pooled variance of the repeats.
+    Usually the lane's. Where a candidate gains on one prompt what it loses on the next, as
+    speculation does, the few prompts of a short session say less about all of them.
+    """
+    variance, _ = _interaction(table)
+    is_uneven = variance > UNEVEN * noise.repeat_sd**2
+    return math.sqrt(variance) if is_uneven else noise.repeat_sd
+
+
+def _interaction(table: Vector) -> tuple[float, float]:
+    """Variance that sessions and prompts leave unexplained, and its degrees of freedom.
+
+    The residuals of a two-way table without replication (Fisher 1925); zero freedom for one row
+    or one column.
     """
     rows, columns = table.shape
-    if columns > 1:
-        rest = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
-        degrees = (rows - 1) * (columns - 1)
-        total = float((rest**2).sum())
-    else:
-        start = int(drop_first)
-        logs = [np.asarray(session.logs[start:]) for session in sessions]
-        degrees = sum(log.size - 1 for log in logs)
-        total = float(sum(((log - log.mean()) ** 2).sum() for log in logs))
-    variance = total / degrees if degrees else 0.0
-    return max(variance, noise.sd**2) if degrees < FEW_RESIDUALS else variance
+    degrees = (rows - 1) * (columns - 1)
+    if degrees == 0:
+        return 0.0, 0.0
+    rest = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    return float((rest**2).sum()) / degrees, float(degrees)

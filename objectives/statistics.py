@@ -135,8 +135,10 @@ def repeats_for_bound(bound: float, *, confidence: float = 0.95) -> int:
 
 
 class Noise(BaseModel):
-    """How far the log of a rate strays: its standard deviation and how well that is known.
+    """How far the log of a session's mean rate strays, and how well that is known.
 
+    `sd` is the standard deviation between sessions of `repeats` repeats each; a session with fewer
+    strays more, as `repeat_sd`, the standard deviation of single repeats within a session, says.
     `dof` counts the degrees of freedom behind `sd`, as if it had been estimated from that many
     differences; infinite means known for certain.
     """
@@ -145,6 +147,14 @@ class Noise(BaseModel):
 
     sd: float
     dof: float
+    repeat_sd: float
+    repeats: int
+
+    def of_session(self, repeats: int, *, repeat_sd: float | None = None) -> Noise:
+        """The noise of sessions with another number of repeats."""
+        single = self.repeat_sd if repeat_sd is None else repeat_sd
+        missing = max(1 / repeats - 1 / self.repeats, 0.0)
+        return self.model_copy(update={"sd": math.sqrt(self.sd**2 + missing * single**2)})
 
     def moderated(self, sum_of_squares: float, degrees: float) -> Noise:
         """This prior and new residuals as one estimate (moderated variance, Smyth 2004).
@@ -156,10 +166,8 @@ class Noise(BaseModel):
         if math.isinf(self.dof):
             return self
         total = self.dof + degrees
-        return Noise(
-            sd=math.sqrt((self.dof * self.sd**2 + sum_of_squares) / total),
-            dof=total,
-        )
+        sd = math.sqrt((self.dof * self.sd**2 + sum_of_squares) / total)
+        return self.model_copy(update={"sd": sd, "dof": total})
 
 
 def bootstrap_ratio(
