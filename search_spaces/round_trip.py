@@ -25,6 +25,8 @@ class SpaceDocument:
         self._yaml = YAML(typ="rt")
         self._yaml.preserve_quotes = True
         self._yaml.width = 100
+        offset = _list_offset(text)
+        self._yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
         # Without this, ruamel writes an empty scalar where the document says null.
         self._yaml.representer.add_representer(
             type(None),
@@ -75,3 +77,16 @@ class SpaceDocument:
         half = path.with_name(path.name + ".tmp")
         half.write_text(self.text(), encoding="utf-8")
         half.replace(path)
+
+
+def _list_offset(text: str) -> int:
+    """How far the document indents the dashes of a list below its key."""
+    key_indent = 0
+    for line in text.splitlines():
+        body = line.lstrip()
+        indent = len(line) - len(body)
+        if body.startswith("- "):
+            return max(indent - key_indent, 0)
+        if body and not body.startswith("#"):
+            key_indent = indent
+    return 2

@@ -11,8 +11,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a search space."""
-    return {
-        "$schema": DIALECT,
-        **SearchSpace.model_json_schema(by_alias=True),
-        "title": "Search space",
-    }
+    whole = SearchSpace.model_json_schema(by_alias=True)
+    # A constraint may be written as its expression alone.
+    constraint = whole["$defs"]["Constraint"]
+    whole["$defs"]["Constraint"] = {"anyOf": [{"type": "string"}, constraint]}
+    return {"$schema": DIALECT, **whole, "title": "Search space"}

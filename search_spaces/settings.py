@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from search_spaces.expression import Value
 
@@ -48,6 +48,10 @@ def _texts(env: object) -> object:
     }
 
 
+_WRITTEN = WithJsonSchema({"type": ["string", "number", "boolean", "null"]})
+"""What a document may write for a variable's text."""
+
+
 class Settings(BaseModel):
     """Server arguments and environment variables, as a document states them.
 
@@ -59,7 +63,7 @@ class Settings(BaseModel):
     args: Annotated[dict[str, ArgValue], BeforeValidator(_stripped)] = Field(
         default_factory=dict, description="Server arguments by flag, without leading dashes"
     )
-    env: Annotated[dict[str, str | None], BeforeValidator(_texts)] = Field(
+    env: Annotated[dict[str, Annotated[str | None, _WRITTEN]], BeforeValidator(_texts)] = Field(
         default_factory=dict, description="Environment variables by name"
     )
 
