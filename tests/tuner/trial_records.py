@@ -109,7 +109,7 @@ def record_of(number: int, **changes: Any) -> TrialRecord:
         "number": number,
         "role": "candidate",
         "hypothesis": "dtype=float16 is faster here.",
-        "assignment": dict(args),
+        "assignment": {k: v for k, v in args.items() if not isinstance(v, (dict, list))},
         "identity": identity_of(args, env),
         "judgement": Judgement(verdict=Verdict.PROMISING),
         "rung": "smoke",
