@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -31,7 +32,8 @@ class Trace(BaseModel):
     """What the reference says to one prompt.
 
     `ids` were decoded plainly, as in service; `top` comes from a second request with
-    log-probabilities, and is empty from the place on where that one said something else.
+    log-probabilities, and is empty from the place on where that one said something else, or
+    altogether where no margins were recorded.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,16 +109,20 @@ def record_oracle(
     *,
     identity_sha: str,
     concurrent: bool = False,
+    margins: bool = True,
     on_progress: Progress | None = None,
 ) -> Oracle:
     """Record what the reference says to the parity prompts, the first rung's prompts first.
 
-    `concurrent` keeps several requests open, to see whether load changes what is said.
+    `concurrent` keeps several requests open, to see whether load changes what is said. `margins`
+    asks each prompt again with log-probabilities; a recording that is only compared needs none.
     Raises EndpointError.
     """
     at_a_time = LOAD if concurrent else 1
     return asyncio.run(
-        _record(endpoint, objective, identity_sha, at_a_time, on_progress or ignore_progress)
+        _record(
+            endpoint, objective, identity_sha, at_a_time, margins, on_progress or ignore_progress
+        )
     )
 
 
@@ -125,6 +131,7 @@ async def _record(
     objective: Objective,
     identity_sha: str,
     at_a_time: int,
+    margins: bool,
     on_progress: Progress,
 ) -> Oracle:
     policy = objective.parity
@@ -138,11 +145,10 @@ async def _record(
         for start in range(0, len(prompts), at_a_time):
             own = slice(start, start + at_a_time)
             answers = await ask_in_turn(client, plain[own], at_a_time=at_a_time)
-            weighed = await ask_in_turn(
-                client,
-                [ask.model_copy(update={"top": policy.top}) for ask in plain[own]],
-                at_a_time=at_a_time,
-            )
+            again = [ask.model_copy(update={"top": policy.top}) for ask in plain[own]]
+            weighed: Sequence[Completion | None] = [None] * len(again)
+            if margins:
+                weighed = await ask_in_turn(client, again, at_a_time=at_a_time)
             for prompt, answer, second in zip(prompts[own], answers, weighed, strict=True):
                 traces.append(_trace(prompt.name, prompt.ids, answer, second))
             on_progress(len(traces), len(prompts))
@@ -155,11 +161,13 @@ async def _record(
 
 
 def _trace(
-    name: str, prompt_ids: tuple[int, ...], answer: Completion, weighed: Completion
+    name: str, prompt_ids: tuple[int, ...], answer: Completion, weighed: Completion | None
 ) -> Trace:
-    agreed = parting(answer.ids, weighed.ids)
-    # Where the two part, the alternatives still belong to the shared way up to that place.
-    known = weighed.top[: agreed + 1] if agreed < len(weighed.top) else weighed.top
+    known: Sequence[Mapping[int, float]] = ()
+    if weighed is not None:
+        # Where the two part, the alternatives still belong to the shared way up to that place.
+        agreed = parting(answer.ids, weighed.ids)
+        known = weighed.top[: agreed + 1] if agreed < len(weighed.top) else weighed.top
     return Trace(
         prompt=name,
         prompt_ids=prompt_ids,

@@ -413,7 +413,8 @@ class _Ascent:
             self.seconds["reference"] += time.monotonic() - began
         with self._serving(CONTROL, self.plan.args, self.plan.env) as endpoint:
             began = time.monotonic()
-            again, loaded = self._oracle(endpoint), self._oracle(endpoint, concurrent=True)
+            again = self._oracle(endpoint, margins=False)
+            loaded = self._oracle(endpoint, margins=False, concurrent=True)
             reference = Reference(
                 identity_sha=self.plan.identity_sha,
                 oracle=oracle,
@@ -435,11 +436,14 @@ class _Ascent:
         for result in self.outcome.gates:
             self._note_control(result, self._depth(result.gate, rung))
 
-    def _oracle(self, endpoint: Endpoint, *, concurrent: bool = False) -> Oracle:
+    def _oracle(
+        self, endpoint: Endpoint, *, margins: bool = True, concurrent: bool = False
+    ) -> Oracle:
         return record_oracle(
             endpoint,
             self.plan.objective,
             identity_sha=self.plan.identity_sha,
+            margins=margins,
             concurrent=concurrent,
             on_progress=self._progress(self.plan.objective.deepest, "oracle"),
         )
