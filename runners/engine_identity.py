@@ -62,7 +62,7 @@ def _vllm(python: Path, cache: _HashCache) -> dict[str, Any]:
         raise _user_error(
             f"the engine's Python does not exist: {python}",
             "Set `python` in the runner to the Python of an environment with vLLM "
-            "(for the built-in runner: run `make setup`).",
+            "(for the built-in runner: run `make engine`).",
         )
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
@@ -113,7 +113,7 @@ def _model(runner: Runner, cache: _HashCache) -> dict[str, Any]:
             return {"name": runner.model}
         raise _user_error(
             f"the model's folder does not exist: {folder}",
-            "Set `model` in the runner (for the built-in runner: run `make setup`).",
+            "Set `model` in the runner (for the built-in runner: run `make engine`).",
         )
     paths = [folder] if folder.is_file() else _files(folder)
     root = folder.parent if folder.is_file() else folder

@@ -46,6 +46,7 @@ class Launch(BaseModel):
     `argv`, `env` decide what runs (`env` includes the lease's masks). `harness_env` is for
     observing. `inherit` and `secrets` name what is taken from our own environment at the start.
     `args` are the arguments asked for, as data, to compare with what the engine made of them.
+    `cores` are the logical CPUs that the engine is confined to; empty means all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +66,7 @@ class Launch(BaseModel):
     marker: str
     model: str
     readiness: ReadinessProbe
+    cores: tuple[int, ...] = ()
 
     @property
     def base_url(self) -> str:
@@ -151,7 +153,16 @@ def plan_launch(
         marker=f"{marker}/{port}",
         model=runner.model_name,
         readiness=runner.readiness,
+        cores=_cores(lease),
     )
+
+
+def _cores(lease: Lease) -> tuple[int, ...]:
+    """The cores of a CPU lease, as a mask is for a card; none where the lease is the whole host."""
+    cores = sorted(core for device in lease.devices for core in device.cores)
+    if lease.kind != "cpu" or set(cores) >= os.sched_getaffinity(0):
+        return ()
+    return tuple(cores)
 
 
 def _model_word(runner: Runner) -> str:

@@ -44,10 +44,17 @@ def marked(marker_prefix: str) -> list[MarkedProcess]:
 
     Zombies are dead: their environment is gone, and only their parent can remove them.
     """
-    return list(_marked(marker_prefix))
+    return [process for process in _marked() if is_under(process.marker, marker_prefix)]
 
 
-def _marked(marker_prefix: str) -> Iterator[MarkedProcess]:
+def unwatched() -> list[MarkedProcess]:
+    """Engine processes of any study whose supervisor is gone: nobody will end them."""
+    everything = list(_marked())
+    watched = {process.marker for process in everything if process.is_supervisor}
+    return [process for process in everything if process.marker not in watched]
+
+
+def _marked() -> Iterator[MarkedProcess]:
     for pid, (_, state) in process_table().items():
         if state in "ZX" or pid == os.getpid():
             continue
@@ -61,7 +68,7 @@ def _marked(marker_prefix: str) -> Iterator[MarkedProcess]:
                 continue
             marker = value.decode(errors="replace")
             started = start_time(pid)
-            if started is not None and is_under(marker, marker_prefix):
+            if started is not None:
                 yield MarkedProcess(
                     pid, started, marker, _command(pid), name == SUPERVISES.encode()
                 )

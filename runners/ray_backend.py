@@ -73,6 +73,7 @@ class RayBackend(Backend):
         self._events: collections.deque[Event] = collections.deque()
         self._quarantined: dict[str, Quarantined] = {}
         self._checks: dict[str, Any] = {}
+        self._settling: dict[Any, Lease] = {}
         self._looked = 0.0
         self._wait_for_hosts(ready_s)
 
@@ -114,6 +115,7 @@ class RayBackend(Backend):
         while True:
             self._look_at_nodes()
             self._look_at_quarantine()
+            self._look_at_settling()
             self._start_what_can_start()
             if self._events:
                 return self._events.popleft()
@@ -255,7 +257,7 @@ class RayBackend(Backend):
     def _collect(self, timeout_s: float) -> None:
         """Waits for a message from any trial and turns what has come into events."""
         by_stream = {attempt.stream: ticket for ticket, attempt in self._attempts.items()}
-        waiting_for = [*by_stream, *self._checks.values()]
+        waiting_for = [*by_stream, *self._checks.values(), *self._settling]
         waiting_for += [host.reading for host in self._hosts.values() if host.reading is not None]
         if not waiting_for:
             time.sleep(min(timeout_s, 0.05))
@@ -279,8 +281,8 @@ class RayBackend(Backend):
             self._events.append(Progress(ticket, message.content))
             return
         del self._attempts[ticket]
-        self._book.release(attempt.lease)
         ray.kill(attempt.actor)
+        self._give_back(attempt.lease)
         is_error = message.kind == "error"
         self._events.append(
             Finished(
@@ -298,7 +300,7 @@ class RayBackend(Backend):
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(attempt.actor)
         self._prove_gone(attempt)
-        self._book.release(attempt.lease)
+        self._give_back(attempt.lease)
         why = "cancelled" if was_cancelled else reason
         self._events.append(Lost(ticket, why, attempt.lease.host, cancelled=was_cancelled))
 
@@ -314,6 +316,27 @@ class RayBackend(Backend):
         if any(not process.gone for process in left):
             for device in attempt.lease.devices:
                 self.quarantine(device, "processes of a dead attempt cannot be ended")
+
+    def _give_back(self, lease: Lease) -> None:
+        """Frees devices once their host has seen that they are clean; a CPU always is."""
+        host = self._host_named(lease.host)
+        if lease.kind == "cpu" or host is None:
+            self._book.release(lease)
+        else:
+            self._settling[host.actor.read.remote()] = lease
+
+    def _look_at_settling(self) -> None:
+        if not self._settling:
+            return
+        done, _ = ray.wait(list(self._settling), num_returns=len(self._settling), timeout=0)
+        for ref in done:
+            lease = self._settling.pop(ref)
+            ours = {device.id for device in lease.devices}
+            with contextlib.suppress(ray.exceptions.RayError):
+                for reading in ray.get(ref):
+                    if reading.device.id in ours and reading.health in (Health.LOST, Health.DIRTY):
+                        self.quarantine(reading.device, reading.problem)
+            self._book.release(lease)
 
     def _host_named(self, name: str) -> _Host | None:
         return next((host for host in self._hosts.values() if host.name == name), None)

@@ -18,6 +18,7 @@ from typing import Any, Self
 import httpx
 
 from runners.device import Lease
+from runners.device_guard import DeviceGuard
 from runners.diagnosis import Ending, diagnose
 from runners.failure import EngineFailure, Failure, Phase
 from runners.launch import Launch, LaunchRefused, plan_launch
@@ -39,8 +40,9 @@ DYING_S = 4.0
 class Teardown:
     """How an engine ended, and the proof that it did.
 
-    `signals` are those that were needed, in order. `clean` means: no process of it is left and
-    nobody listens on its port. `leftovers` are pids that could not be ended.
+    `signals` are those that were needed, in order. `clean` means: no process of it is left, nobody
+    listens on its port, and its devices' memory is back. `leftovers` are pids that could not be
+    ended. `devices_back` is None where a device's memory cannot be seen.
     """
 
     clean: bool
@@ -50,6 +52,7 @@ class Teardown:
     leftovers: tuple[int, ...] = ()
     port_free: bool = True
     log_error: str | None = None
+    devices_back: bool | None = None
 
 
 class EngineServer:
@@ -59,13 +62,20 @@ class EngineServer:
     real token. If this process dies, in any way, the supervisor ends the engine.
     """
 
-    def __init__(self, launch: Launch, timeouts: Timeouts, hold: PortHold | None = None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        timeouts: Timeouts,
+        hold: PortHold | None = None,
+        guard: DeviceGuard | None = None,
+    ) -> None:
         self.launch = launch
         self.timeouts = timeouts
         self.phase: Phase = "launch"
         self.returncode: int | None = None
         self.engine_pid: int | None = None
         self._hold = hold
+        self._guard = guard
         self._events: list[dict[str, Any]] = []
         self._changed = threading.Condition()
         self._teardown: Teardown | None = None
@@ -74,16 +84,23 @@ class EngineServer:
         self._supervisor: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def start(cls, launch: Launch, timeouts: Timeouts, hold: PortHold | None = None) -> Self:
+    def start(
+        cls,
+        launch: Launch,
+        timeouts: Timeouts,
+        hold: PortHold | None = None,
+        guard: DeviceGuard | None = None,
+    ) -> Self:
         """Starts the engine under a supervisor.
 
-        `hold` is the reservation of its port, kept until the engine is stopped.
+        `hold` is the reservation of its port, kept until the engine is stopped. `guard` looks at
+        its devices before the start and after the end.
 
         Raises:
-            EngineFailure: the program to run does not exist or may not be run.
+            EngineFailure: a device is not clean, or the program to run does not exist.
             LaunchRefused: a secret that the launch names is not set.
         """
-        server = cls(launch, timeouts, hold)
+        server = cls(launch, timeouts, hold, guard)
         server._start()
         return server
 
@@ -202,14 +219,16 @@ class EngineServer:
         leftovers = tuple(sorted({*proof.get("leftovers", ()), *(p.pid for p in swept)}))
         leftovers = tuple(pid for pid in leftovers if _lives(pid))
         self.returncode = proof.get("returncode", self.returncode)
+        devices_back = None if self._guard is None else self._guard.comes_back()
         self._teardown = Teardown(
-            clean=not leftovers and port_free,
+            clean=not leftovers and port_free and devices_back is not False,
             seconds=time.monotonic() - began,
             signals=tuple(proof.get("rungs", ())),
             returncode=self.returncode,
             leftovers=leftovers,
             port_free=port_free,
             log_error=proof.get("log_error"),
+            devices_back=devices_back,
         )
         return self._teardown
 
@@ -228,6 +247,8 @@ class EngineServer:
 
     def _start(self) -> None:
         launch = self.launch
+        if self._guard is not None:
+            self._guard.require_clean()
         env = launch.process_env()
         launch.cwd.mkdir(parents=True, exist_ok=True)
         _set_aside(launch.log)
@@ -239,6 +260,7 @@ class EngineServer:
             "log_cap_bytes": launch.log_cap_bytes,
             "redact": launch.secret_values(),
             "marker": launch.marker,
+            "cores": launch.cores,
             "ladder_s": _ladder(self.timeouts.teardown_s),
             "parent": {"pid": os.getpid(), "started": start_time(os.getpid())},
         }
@@ -449,7 +471,8 @@ def open_engine(
             )
             if attempt == PORT_ATTEMPTS:
                 hold.close()
-            server = EngineServer.start(launch, runner.timeouts, hold)
+            guard = DeviceGuard(lease, runner.health, runner.cleanup)
+            server = EngineServer.start(launch, runner.timeouts, hold, guard)
         except (LaunchRefused, EngineFailure, OSError):
             hold.close()
             raise

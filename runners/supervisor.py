@@ -1,9 +1,9 @@
 """Stands between the tuner and one engine, and takes the engine's whole tree down with its parent.
 
 Run as a script by the Python of the tuner, standard library only. It speaks JSON lines: the first
-line on stdin is the order (`argv`, `env`, `cwd`, `log`, `marker`, `log_cap_bytes`, `redact`,
-`ladder_s`, `parent`), later lines are `{"stop": true}`; stdin closing means that the parent is
-gone. On stdout it says `started`, `log_lost`, `exited` and, at the end, `stopped` with the proof.
+line on stdin is the order (argv, env, cwd, cores, log, log_cap_bytes, marker, redact, ladder_s,
+parent), later lines are `{"stop": true}`; stdin closing means that the parent is gone. On stdout it
+says `started`, `log_lost`, `exited` and, at the end, `stopped` with the proof.
 
 It forks first, so that it is nobody's child: a Ray worker that ends kills its direct children with
 SIGKILL, and a supervisor that is killed can end nothing in good order.
@@ -194,6 +194,8 @@ class Supervisor:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent_of_engine:
                 os._exit(1)
+            if self.order["cores"]:
+                os.sched_setaffinity(0, self.order["cores"])
 
         try:
             self.engine = subprocess.Popen(
@@ -208,8 +210,9 @@ class Supervisor:
                 # Single-threaded here, so the usual danger of preexec_fn does not apply.
                 preexec_fn=die_with_supervisor,  # noqa: PLW1509
             )
-        except OSError as error:
-            say("failed", error=f"{error.strerror}: {self.order['argv'][0]}")
+        except (OSError, subprocess.SubprocessError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            say("failed", error=f"{why}: {self.order['argv'][0]}")
             return False
         assert self.engine.stdout is not None  # noqa: S101
         os.set_blocking(self.engine.stdout.fileno(), False)
