@@ -1,0 +1,1 @@
+"""Triton kernels and their launchers. Imported only when a candidate that needs Triton runs."""

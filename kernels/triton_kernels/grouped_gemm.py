@@ -1,0 +1,163 @@
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+"""W8A8 grouped GEMM on the matrix units, with offsets, optionally split along k."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import triton
+import triton.language as tl
+
+from kernels.triton_kernels.numerics import to_bf16
+from kernels.triton_kernels.scratch import kept_zeros
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+
+@triton.jit
+def find_tile(
+    offsets,
+    slot,
+    EXPERTS: tl.constexpr,
+    EXPERTS_BLOCK: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BY_TILE: tl.constexpr,
+):
+    """(expert, first row, end row) of a slot; first >= end when the slot has nothing to do.
+
+    By tile: slot i is the i-th tile counted over all experts. By row: slot i is row i, and only
+    a row that begins a tile of its expert works; no scan is needed, but more programs are idle.
+    """
+    expert = tl.arange(0, EXPERTS_BLOCK)
+    inside = expert < EXPERTS
+    low = tl.load(offsets + expert, mask=inside, other=0).to(tl.int32)
+    high = tl.load(offsets + expert + 1, mask=inside, other=0).to(tl.int32)
+    if BY_TILE:
+        tiles = (high - low + BLOCK_M - 1) // BLOCK_M
+        last = tl.cumsum(tiles, 0)
+        mine = (slot < last) & (slot >= last - tiles)
+        first = tl.sum(tl.where(mine, low + (slot - last + tiles) * BLOCK_M, 0))
+        end = tl.sum(tl.where(mine, high, 0))
+    else:
+        mine = (slot >= low) & (slot < high)
+        begins = (slot - low) % BLOCK_M == 0
+        first = slot
+        end = tl.sum(tl.where(mine & begins, high, 0))
+    return tl.sum(tl.where(mine, expert, 0)), first, end
+
+
+@triton.jit
+def grouped_gemm_kernel(
+    a,
+    a_scale,
+    w,
+    w_scale,
+    offsets,
+    out,
+    partial,
+    arrivals,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    EXPERTS: tl.constexpr,
+    EXPERTS_BLOCK: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    SPLIT_K: tl.constexpr,
+    BY_TILE: tl.constexpr,
+    num_stages: tl.constexpr,
+):
+    slot = tl.program_id(0)
+    tile_n = tl.program_id(1)
+    split = tl.program_id(2)
+    expert, first, end = find_tile(offsets, slot, EXPERTS, EXPERTS_BLOCK, BLOCK_M, BY_TILE)
+    if first >= end:
+        return
+    row = first + tl.arange(0, BLOCK_M)
+    column = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = split * BLOCK_K + tl.arange(0, BLOCK_K)
+    row_inside = row < end
+    column_inside = column < N
+    w_row = expert.to(tl.int64) * N + column
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
+    for step in tl.range(0, K, BLOCK_K * SPLIT_K, num_stages=num_stages):
+        k_inside = step + k < K
+        left = tl.load(
+            a + row[:, None] * K + step + k[None, :],
+            mask=row_inside[:, None] & k_inside[None, :],
+            other=0,
+        )
+        right = tl.load(
+            w + w_row[:, None] * K + step + k[None, :],
+            mask=column_inside[:, None] & k_inside[None, :],
+            other=0,
+        )
+        total = tl.dot(left, tl.trans(right), total, out_dtype=tl.int32)
+    place = row[:, None] * N + column[None, :]
+    inside = row_inside[:, None] & column_inside[None, :]
+    if SPLIT_K > 1:
+        tl.atomic_add(partial + place, total, mask=inside, sem="relaxed")
+        tl.debug_barrier()
+        counter = arrivals + slot * tl.num_programs(1) + tile_n
+        if tl.atomic_add(counter, 1, sem="acq_rel") != SPLIT_K - 1:
+            return
+        # The last split to arrive reads the sums, and leaves zeros for the next launch.
+        total = tl.load(partial + place, mask=inside, other=0, volatile=True)
+        tl.store(partial + place, tl.zeros((BLOCK_M, BLOCK_N), tl.int32), mask=inside)
+        tl.store(counter, 0)
+    row_step = tl.load(a_scale + row, mask=row_inside, other=0.0)
+    column_step = tl.load(w_scale + w_row, mask=column_inside, other=0.0)
+    scaled = total.to(tl.float32) * row_step[:, None] * column_step[None, :]
+    tl.store(out + place, to_bf16(scaled), mask=inside)
+
+
+def slots(rows: int, experts: int, block_m: int, by_tile: int) -> int:
+    """How many row tiles a launch must provide for, whatever the routes turn out to be."""
+    if not by_tile:
+        return rows
+    return min(rows, min(rows, experts) + rows // block_m)
+
+
+def launch_grouped_gemm(
+    a: torch.Tensor,
+    a_scale: torch.Tensor,
+    w: torch.Tensor,
+    w_scale: torch.Tensor,
+    offsets: torch.Tensor,
+    out: torch.Tensor,
+    config: Mapping[str, Any],
+) -> None:
+    """a INT8 [rows, k], w INT8 [experts, n, k], offsets int64 [experts + 1] -> out BF16 [rows, n]."""
+    rows, k = a.shape
+    experts, n, _ = w.shape
+    split_k = config["SPLIT_K"]
+    tiles_n = triton.cdiv(n, config["BLOCK_N"])
+    tiles_m = slots(rows, experts, config["BLOCK_M"], config["BY_TILE"])
+    partial = arrivals = offsets
+    if split_k > 1:
+        partial = kept_zeros("gemm_partial", rows * n, a.device)
+        arrivals = kept_zeros("gemm_arrivals", tiles_m * tiles_n, a.device)
+    grouped_gemm_kernel[(tiles_m, tiles_n, split_k)](
+        a,
+        a_scale,
+        w,
+        w_scale,
+        offsets,
+        out,
+        partial,
+        arrivals,
+        n,
+        k,
+        experts,
+        triton.next_power_of_2(experts),
+        config["BLOCK_M"],
+        config["BLOCK_N"],
+        config["BLOCK_K"],
+        split_k,
+        config["BY_TILE"],
+        num_warps=config["num_warps"],
+        num_stages=config["num_stages"],
+    )
