@@ -6,7 +6,6 @@ or cannot go on, a check that fails); 2 the input is wrong, and nothing was star
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
+import optuna
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
@@ -47,15 +47,14 @@ def main() -> None:
     """Run the command; what a person did wrong becomes sentences and exit code 2."""
     # The libraries tell of tables that they create and studies that they open; people asked for
     # neither. Their warnings stay.
-    for chatty in ("optuna", "mlflow", "alembic"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         app()
     except (DocumentError, LaunchRefused, LedgerError, BadInput) as error:
         _end(str(error), 2)
     except EngineFailure as error:
-        failure = error.failure
-        _end(f"{failure.reason} {failure.fix}".strip(), 2 if failure.blame == "user" else 1)
+        _end(error.failure.reason, 2 if error.failure.blame == "user" else 1)
     except StudyError as error:
         _end(str(error), 1)
 
