@@ -187,8 +187,8 @@ def final_weight(candidates: int) -> float:
 def _contrast(is_candidate: npt.NDArray[np.bool_]) -> Vector:
     """Weights of the session means whose sum is the effect.
 
-    A candidate between two controls is compared with the two, each by how near it stands; at an
-    end, with the nearest control.
+    A candidate between two controls is compared with the two, each by how near it stands; a
+    candidate at an end, with the mean of all controls.
     """
     weights = np.zeros(is_candidate.size)
     controls = np.flatnonzero(~is_candidate)
@@ -203,8 +203,7 @@ def _contrast(is_candidate: npt.NDArray[np.bool_]) -> Vector:
             weights[left] -= (1 - share) / places.size
             weights[right] -= share / places.size
         else:
-            nearest = before[-1] if before.size else after[0]
-            weights[nearest] -= 1.0 / places.size
+            weights[controls] -= 1.0 / (places.size * controls.size)
     return weights
 
 

@@ -31,15 +31,21 @@ def measure_rate(
     confidence: float = 0.95,
     identity_sha: str | None = None,
     slos: Sequence[Slo] = (),
+    earlier: Rate | None = None,
     on_progress: Progress | None = None,
 ) -> Rate:
-    """Serve `workload` `repeats` times and say how fast it went.
+    """Serve `workload` `repeats` times in all and say how fast it went.
 
     Equal seeds ask equal prompts in equal order, so that two sessions can be compared repeat by
-    repeat. `slos` matter for goodput only. Raises EndpointError.
+    repeat. `slos` matter for goodput only. `earlier` is a rate of this very session, with fewer
+    repeats and the same seed: its repeats are kept, only the rest is measured, and nothing is
+    warmed up again; latency percentiles and the engine's view are then those of the rest. Raises
+    EndpointError.
     """
     if repeats < 1:
         raise ValueError("a rate needs at least one repeat.")
+    if earlier is not None and len(earlier.repeats) >= repeats:
+        return earlier
     return asyncio.run(
         _measure(
             endpoint,
@@ -49,6 +55,7 @@ def measure_rate(
             confidence=confidence,
             identity_sha=identity_sha,
             slos=slos,
+            earlier=earlier,
             on_progress=on_progress or ignore_progress,
         )
     )
@@ -63,8 +70,10 @@ async def _measure(
     confidence: float,
     identity_sha: str | None,
     slos: Sequence[Slo],
+    earlier: Rate | None,
     on_progress: Progress,
 ) -> Rate:
+    done = () if earlier is None else earlier.repeats
     async with Client(endpoint, streams=workload.streams) as client:
         prompts = await make_prompts(
             client,
@@ -74,16 +83,16 @@ async def _measure(
             seed=seed,
         )
         asks = [_ask(workload, prompt) for prompt in prompts]
-        for index in range(workload.warmup):
+        for index in range(0 if done else workload.warmup):
             # Another prompt than the first measured one, so that no cache of the engine is warm
-            # for it; but the same lengths, so that every shape has been compiled.
-            await client.complete(asks[-1 - index % len(asks)])
+            # for it; but of the same length, so that its shape has been compiled.
+            await client.complete(_shortened(asks[-1 - index % len(asks)], workload))
         before = read_counters(await client.metrics())
         started_at, origin_s, cpu_s = time.time(), time.perf_counter(), time.process_time()
         rows: list[Repeat] = []
         answers: list[Completion] = []
         arrivals = random.Random(seed)  # noqa: S311 (a workload, not a secret)
-        for index in range(repeats):
+        for index in range(len(done), repeats):
             size = workload.requests_per_repeat
             own = slice(index * size, (index + 1) * size)
             if workload.is_concurrent:
@@ -99,13 +108,14 @@ async def _measure(
         client_cpu = (time.process_time() - cpu_s) / max(time.perf_counter() - origin_s, 1e-9)
         await asyncio.sleep(SETTLE_S)
         view = engine_view(before, read_counters(await client.metrics()))
+    warnings = doubts(workload, rows, answers, view, client_cpu=client_cpu)
     return rate_from(
-        rows,
+        [*done, *rows],
         answers,
         workload,
         confidence=confidence,
         engine=view,
-        warnings=doubts(workload, rows, answers, view, client_cpu=client_cpu),
+        warnings=[*(() if earlier is None else earlier.warnings), *warnings],
         identity_sha=identity_sha,
         started_at=started_at,
         client_cpu=client_cpu,
@@ -114,3 +124,8 @@ async def _measure(
 
 def _ask(workload: Workload, prompt: Prompt) -> Ask:
     return Ask(prompt=prompt.ids, max_tokens=workload.output_tokens, ignore_eos=workload.ignore_eos)
+
+
+def _shortened(ask: Ask, workload: Workload) -> Ask:
+    """The request as a warm-up, with the number of tokens that the workload gives those."""
+    return ask.model_copy(update={"max_tokens": workload.warmup_tokens or workload.output_tokens})

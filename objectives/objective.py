@@ -96,8 +96,8 @@ class AdjacentControl(_Part):
     """
 
     max_candidate_sessions: int = Field(default=3, ge=1, le=10)
-    prospect: float = Field(default=0.1, ge=0, lt=1)
-    prior_sessions: float = Field(default=8, gt=0)
+    prospect: float = Field(default=0.15, ge=0, lt=1)
+    prior_sessions: float = Field(default=4, gt=0)
 
 
 class Attribution(_Part):

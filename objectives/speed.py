@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from objectives.ab import SCALE, ab_plan
@@ -14,7 +16,7 @@ from objectives.statistics import Noise
 
 def speed_gate(
     rate: Rate,
-    control: Rate | None,
+    control: Rate | Sequence[Rate] | None,
     objective: Objective,
     rung: str,
     *,
@@ -24,7 +26,8 @@ def speed_gate(
 
     `too_slow` when even the upper bound of the ratio lies under 1. `gain_unproven` when the gain
     can hardly be proven any more, whatever the A/B gate would measure. The bounds allow for the
-    drift between sessions. Without a control only the floor is checked.
+    drift between sessions. Without a control only the floor is checked; with several recent ones,
+    oldest first, their mean is known the better.
     """
     evidence: dict[str, Any] = {
         "metric": objective.metric,
@@ -58,22 +61,21 @@ def speed_gate(
                 f"{mean:.2f} {unit} is {side} the floor of {floor:g}.",
                 abs(mean / floor - 1),
             )
-    if control is None:
+    controls = [control] if isinstance(control, Rate) else list(control or ())
+    if not controls:
         return gate(None, f"{mean:.2f} {unit}; there is no control to compare with.", 0.0)
+    noise = noise or stated_noise(objective)
     sessions = [
-        Session.of("control", control, objective),
+        *(Session.of("control", each, objective) for each in controls),
         Session.of("candidate", rate, objective),
     ]
-    # A slow first repeat may be warm-up. It gets the benefit of the doubt here, where only the
-    # hopeless are stopped; the A/B gate, which promotes, treats both sides alike.
-    if len(rate.repeats) > 1:
-        without = [session.without_first() for session in sessions]
-        known = noise or stated_noise(objective)
-        sessions = max(sessions, without, key=lambda pair: effect(pair, known).log_ratio)
-    now = effect(sessions, noise or stated_noise(objective))
+    if _may_be_warming_up(sessions[-1], noise):
+        sessions = [session.without_first() for session in sessions]
+    now = effect(sessions, noise)
     tail = (1 - objective.confidence) / 2
     low, high = now.low(tail), now.high(tail)
-    beside = sum(control.samples(objective.metric)) / len(control.repeats)
+    beside = sum(sum(each.samples(objective.metric)) / len(each.repeats) for each in controls)
+    beside /= len(controls)
     evidence |= {"ratio": now.ratio, "low": low, "high": high, "control": beside}
     shown = f"{mean:.2f} {unit} against {beside:.2f}, ratio {now.ratio:.4f} [{low:.4f}, {high:.4f}]"
     shortfall = -now.log_ratio / SCALE
@@ -89,6 +91,19 @@ def speed_gate(
             shortfall,
         )
     return gate(None, f"{shown}.", shortfall)
+
+
+def _may_be_warming_up(session: Session, noise: Noise) -> bool:
+    """Whether the first repeat is so far under the others that it may be a warm-up.
+
+    It gets the benefit of the doubt here, where only the hopeless are stopped; the A/B gate, which
+    promotes, asks for more evidence and treats both sides alike.
+    """
+    first, *rest = session.logs
+    if not rest:
+        return False
+    gap = sum(rest) / len(rest) - first
+    return gap > 1.5 * noise.repeat_sd * math.sqrt(1 + 1 / len(rest))
 
 
 def slo_gates(rate: Rate, objective: Objective, rung: str) -> list[GateResult]:

@@ -14,9 +14,11 @@ class Workload(BaseModel):
 
     `prompts`: `suite` walks the fixed suite of varied prompts, `text` repeats its first one,
     `natural-chat` wraps suite prompts in the model's chat template, `random` draws token ids.
-    `prompt_tokens` is exact by the engine's own tokenizer. `streams` requests are kept open at a
-    time; with `requests_per_s` they arrive as a Poisson process instead, and `streams` caps how
-    many may be open. `requests` is how many make up one measured repeat; a single stream has one.
+    `prompt_tokens` is exact by the engine's own tokenizer. `warmup` requests go before the measured
+    ones, with `warmup_tokens` tokens each (0: as many as the measured ones). `streams` requests are
+    kept open at a time; with `requests_per_s` they arrive as a Poisson process instead, and
+    `streams` caps how many may be open. `requests` is how many make up one measured repeat; a
+    single stream has one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,6 +28,7 @@ class Workload(BaseModel):
     prompt_tokens: int = Field(ge=1)
     output_tokens: int = Field(ge=2)
     warmup: int = Field(default=1, ge=0)
+    warmup_tokens: int = Field(default=0, ge=0)
     ignore_eos: bool = True
     streams: int = Field(default=1, ge=1)
     requests_per_s: float | None = Field(default=None, gt=0)
