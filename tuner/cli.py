@@ -21,7 +21,10 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from runners import EngineFailure, LaunchRefused, sweep
+from tuner import ledger_cli
+from tuner.doctor_cli import doctor
 from tuner.document import DocumentError
+from tuner.knobs_cli import knobs
 from tuner.ledger import LedgerError, TrialRecord
 from tuner.study import Stop, Study, StudyError
 
@@ -168,6 +171,11 @@ def ui(
     from tuner.ui import serve
 
     raise typer.Exit(serve(Study.load(study), host=host, port=port))
+
+
+app.add_typer(ledger_cli.app, name="ledger")
+app.command(epilog="Example: tuner knobs speculative")(knobs)
+app.command(epilog="Example: tuner doctor --runner vllm-cpu")(doctor)
 
 
 def _trial(record: TrialRecord | None, number: int) -> TrialRecord:
