@@ -9,10 +9,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from objectives import GateKind, GateStatus, Rate
+from objectives import GateKind, Rate
+from tuner.identity import ABSENT
 from tuner.ledger import TrialRecord
 from tuner.notebook import headline
 from tuner.verdict import Code, Verdict
+
+SERIES = ("tok_s", "tok_s_99", "tok_s_end_to_end", "ttft_ms", "decode_s", "started_at_s")
+"""Columns of a repeat that become a series, with a step per repeat."""
+
+KINDS = {
+    **dict.fromkeys(
+        (Code.PARITY_MISMATCH, Code.CANARY_MISMATCH, Code.QUALITY_FAILED), "correctness"
+    ),
+    **dict.fromkeys(
+        (Code.TOO_SLOW, Code.BELOW_FLOOR, Code.GAIN_UNPROVEN, Code.SLO_MISSED), "speed"
+    ),
+}
+"""Codes of gates by what they are about; any other code means that the engine did not serve."""
 
 LONGEST_PARAM = 6000
 LONGEST_TAG = 8000
@@ -53,7 +67,7 @@ def run_fields(
         finished_ms=milliseconds(record.finished_at),
         params={k: redact(v) for k, v in _params(record).items()},
         points=tuple(_points(record, control)),
-        tags={k: redact(shorten(v, LONGEST_TAG)) for k, v in _tags(record).items()},
+        tags={k: redact(shorten(v, LONGEST_TAG)) for k, v in _tags(record, control).items()},
     )
 
 
@@ -97,16 +111,15 @@ def _key(name: str) -> str:
 
 def _points(record: TrialRecord, control: TrialRecord | None) -> list[Point]:
     points = [Point("seconds", record.seconds)]
-    points += [Point(f"seconds.{rung}", s) for rung, s in record.seconds_by_rung.items()]
+    points += [Point(f"seconds/{rung}", s) for rung, s in record.seconds_by_rung.items()]
     if record.rate is not None:
         points += rate_points(record.rate)
         if control is not None and control.tok_s:
-            points.append(Point("tok_s.ratio_to_control", record.rate.tok_s.mean / control.tok_s))
+            points.append(Point("ratio_to_control", record.rate.tok_s.mean / control.tok_s))
     for gate in record.gates:
-        points.append(Point(f"gate.{gate.gate}.constraint", gate.constraint))
-        points.append(Point(f"gate.{gate.gate}.passed", float(gate.status is GateStatus.PASSED)))
+        points.append(Point(f"constraints/{gate.gate}", gate.constraint))
         if gate.kind in (GateKind.CANARY, GateKind.PARITY, GateKind.AB):
-            points += _numbers(f"{gate.gate}", gate.evidence)
+            points += _numbers(f"gates/{gate.gate}.", gate.evidence)
     return _last_of_each([p for p in points if math.isfinite(p.value)])
 
 
@@ -114,23 +127,25 @@ def rate_points(rate: Rate) -> list[Point]:
     """A rate's means and bounds, and one series with a step per repeat."""
     points = [
         Point("tok_s", rate.tok_s.mean),
-        Point("tok_s.repeats", rate.tok_s.n),
         Point("tok_s_end_to_end", rate.tok_s_end_to_end.mean),
         Point("ttft_ms", rate.ttft_ms.mean),
     ]
     if rate.tok_s.low is not None and rate.tok_s.high is not None:
         points += [Point("tok_s.low", rate.tok_s.low), Point("tok_s.high", rate.tok_s.high)]
     document = rate.model_dump(mode="json")
-    points += _numbers("itl_ms", document["itl_ms"])
+    points += _numbers("latency/itl_ms.", document["itl_ms"])
+    points += _numbers("latency/e2e_ms.", document["e2e_ms"])
     for step, row in enumerate(document["repeats"], start=1):
-        points += [Point(f"repeat.{point.key}", point.value, step) for point in _numbers("", row)]
+        points += [
+            point for name in SERIES for point in _numbers("repeats/", {name: row[name]}, step)
+        ]
     return points
 
 
-def _numbers(prefix: str, document: Mapping[str, Any]) -> list[Point]:
+def _numbers(prefix: str, document: Mapping[str, Any], step: int = 0) -> list[Point]:
     """The scalar numbers of a flat document, as metrics."""
     return [
-        Point(_key(f"{prefix}.{name}" if prefix else name), float(value))
+        Point(_key(prefix + name), float(value), step)
         for name, value in document.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     ]
@@ -141,7 +156,7 @@ def _last_of_each(points: list[Point]) -> list[Point]:
     return list({(p.key, p.step): p for p in points}.values())
 
 
-def _tags(record: TrialRecord) -> dict[str, str]:
+def _tags(record: TrialRecord, control: TrialRecord | None) -> dict[str, str]:
     rejection = record.rejection
     tags = {
         "verdict": record.verdict.value,
@@ -158,7 +173,9 @@ def _tags(record: TrialRecord) -> dict[str, str]:
         "attempt": str(record.attempt),
         "quality_validated": str(record.judgement.quality_validated).lower(),
         "promotion_ready": str(record.judgement.promotion_ready).lower(),
+        "changes": _changes(record, control),
         "missing": ", ".join(record.judgement.missing),
+        "rejection.kind": _kind(record),
         "rejection.code": rejection.code.value if rejection else "",
         "rejection.reason": rejection.reason if rejection else "",
         "rejection.gate": rejection.gate if rejection else "",
@@ -166,3 +183,22 @@ def _tags(record: TrialRecord) -> dict[str, str]:
     if record.duplicate_of is not None:
         tags["duplicate_of"] = str(record.duplicate_of)
     return {name: value for name, value in tags.items() if value}
+
+
+def _kind(record: TrialRecord) -> str:
+    """A word for a family of codes, since MLflow's search knows no OR: said, slow, failed, ..."""
+    if record.rejection is None:
+        return ""
+    if record.verdict is Verdict.INVALID:
+        return "invalid"
+    if record.rung == "static":
+        return "static"
+    return KINDS.get(record.rejection.code, "engine")
+
+
+def _changes(record: TrialRecord, control: TrialRecord | None) -> str:
+    """The knobs that differ from the control's, in one line: what the table can show beside why."""
+    if record.role == "control":
+        return "the control"
+    mine, theirs = record.assignment, control.assignment if control is not None else {}
+    return ", ".join(f"{k}={v}" for k, v in mine.items() if theirs.get(k, ABSENT) != v)

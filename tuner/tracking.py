@@ -8,11 +8,10 @@ when the study is opened again.
 from __future__ import annotations
 
 import contextlib
-import gzip
+import json
 import logging
 import os
 import re
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -21,12 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runners.redaction import is_secret, redact_text
+from tuner import mlflow_views
+from tuner.figures import figures
 from tuner.identity import sha256_of
 from tuner.ledger import Ledger, TrialRecord
 from tuner.notebook import entry
 from tuner.outbox import Outbox, Parcel
-from tuner.report import markdown_report
+from tuner.report import html_report, markdown_report, study_note
+from tuner.run_artifacts import stage_artifacts
 from tuner.run_fields import LONGEST_TAG, Point, RunFields, run_fields, shorten
+from tuner.standing import Standing
 from tuner.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -42,8 +45,6 @@ BATCH = 900
 
 NAMES_IN_BATCH = 90
 """Params or tags in one request; MLflow takes 100."""
-
-TEXT_ARTIFACTS = {".json", ".md", ".sh", ".txt", ".yaml", ".yml", ".log", ".jsonl"}
 
 NOTE = "mlflow.note.content"
 PARENT = "mlflow.parentRunId"
@@ -198,7 +199,11 @@ class Tracker:
 
     def _find_experiment(self, client: MlflowClient) -> str:
         found = client.get_experiment_by_name(self.experiment_name)
+        tags = self._experiment_tags()
         if found is not None:
+            for name, value in tags.items():
+                if found.tags.get(name) != value:
+                    client.set_experiment_tag(found.experiment_id, name, value)
             return str(found.experiment_id)
         # Only a local store needs to be told where artifacts lie; a server decides for itself.
         remote = self.uri.startswith("http")
@@ -207,15 +212,19 @@ class Tracker:
             client.create_experiment(
                 self.experiment_name,
                 artifact_location=place,
-                tags={
-                    NOTE: GUIDE,
-                    "lane": self.lane,
-                    "mlflow.experimentKind": "custom_model_development",
-                    "mlflow.experiment.primaryMetric.name": "tok_s",
-                    "mlflow.experiment.primaryMetric.greaterIsBetter": "True",
-                },
+                tags=tags,
             )
         )
+
+    def _experiment_tags(self) -> dict[str, str]:
+        return {
+            NOTE: GUIDE,
+            "lane": self.lane,
+            "mlflow.experimentKind": "custom_model_development",
+            "mlflow.experiment.primaryMetric.name": "tok_s",
+            "mlflow.experiment.primaryMetric.greaterIsBetter": "True",
+            **{mlflow_views.TAG + key: view.as_tag() for key, view in mlflow_views.VIEWS.items()},
+        }
 
     def _find_runs(self, client: MlflowClient) -> dict[str, tuple[str, str]]:
         """The runs that MLflow has of this study: by key, the run's id and its record's hash."""
@@ -255,6 +264,20 @@ class Tracker:
     def _key(self, record: TrialRecord) -> str:
         return f"{self.study_name}/{record.number}/{record.attempt}"
 
+    def _links(self, record: TrialRecord, control: TrialRecord | None) -> str:
+        """Markdown that leads from a trial to its study and control, and from a control back."""
+        page = f"#/experiments/{self._experiment_id}/runs/"
+        links = [f"[study {self.study_name}]({page}{self._runs[self.study_name][0]})"]
+        key = None if control is None else self._key(control)
+        if control is not None and key in self._runs and control.key != record.key:
+            links.append(f"[control: trial {control.number}]({page}{self._runs[key][0]})")
+        if record.verdict is Verdict.ACCEPTED:
+            search = f"tags.`control.sha` = '{record.identity.sha}'"
+            links.append(f"compared with this one: search for `` {search} ``")
+        if record.launch:
+            links.append("starts it again: `launch.sh` among the artifacts")
+        return "Links: " + "; ".join(links) + ".\n"
+
     def _send(self, parcel: Parcel) -> str:
         client = self._client()
         record = parcel.record
@@ -268,16 +291,24 @@ class Tracker:
             run_id = self._runs[key][0]
             known = client.get_run(run_id).data.params
         else:
-            tags = {KEY: key, PARENT: self._study_run(client), "study": self.study_name}
+            tags = {
+                KEY: key,
+                PARENT: self._study_run(client),
+                "study": self.study_name,
+                "mlflow.source.name": "tuner",
+                # The UI shows such runs at the first visit; others stay hidden under their study.
+                "mlflow.runType": "evaluation",
+            }
             run = client.create_run(
                 self._experiment_id, fields.started_ms, run_name=fields.name, tags=tags
             )
             run_id = str(run.info.run_id)
             self._runs[key] = (run_id, "")
-        note = entry(record, parcel.control)
+        note = entry(record, parcel.control) + "\n" + self._links(record, parcel.control)
+        self._send_workload(client, run_id, record)
         self._send_fields(client, run_id, fields, known)
         client.set_tag(run_id, NOTE, self._redact(shorten(note, LONGEST_TAG)))
-        self._send_artifacts(client, run_id, self.study_directory / parcel.directory, note)
+        self._send_artifacts(client, run_id, parcel, note)
         client.update_run(run_id, name=fields.name)
         client.set_terminated(run_id, fields.status, end_time=fields.finished_ms)
         # Last of all: its presence says that everything above is there.
@@ -286,9 +317,26 @@ class Tracker:
         return run_id
 
     def _describe_study(self, client: MlflowClient, run_id: str) -> None:
-        note = markdown_report(Ledger(self.study_directory / "ledger.jsonl"))
-        client.set_tag(run_id, NOTE, self._redact(shorten(note, LONGEST_TAG)))
-        client.log_text(run_id, self._redact(note), "report.md")
+        from mlflow.entities import Metric
+
+        ledger = Ledger(self.study_directory / "ledger.jsonl")
+        standing = Standing.of(ledger.trials)
+        note = self._redact(shorten(study_note(standing), LONGEST_TAG))
+        client.set_tag(run_id, NOTE, note)
+        client.log_text(run_id, self._redact(markdown_report(ledger)), "report.md")
+        client.log_text(run_id, self._redact(html_report(ledger)), "report.html")
+        for name, figure in figures(standing).items():
+            client.log_figure(run_id, figure, f"figures/{name}.png")
+        now_ms = round(time.time() * 1000)
+        counts = {v.value: len(standing.with_verdict(v)) for v in Verdict}
+        metrics = [Metric(f"trials/{name}", n, now_ms, 0) for name, n in counts.items()]
+        best = standing.best
+        if best is not None:
+            client.set_tag(run_id, "best.trial", str(best.number))
+            client.set_tag(run_id, "best.sha", best.identity.sha)
+            if best.tok_s is not None:
+                metrics.append(Metric("tok_s", best.tok_s, now_ms, 0))
+        client.log_batch(run_id, metrics=metrics)
 
     def _send_fields(
         self, client: MlflowClient, run_id: str, fields: RunFields, known: Mapping[str, str]
@@ -306,30 +354,35 @@ class Tracker:
         for group in _batches(metrics, BATCH):
             client.log_batch(run_id, metrics=group)
 
-    def _send_artifacts(
-        self, client: MlflowClient, run_id: str, directory: Path, note: str
-    ) -> None:
-        """The evidence, with secrets removed from every text and the log compressed."""
-        with tempfile.TemporaryDirectory(prefix="tuner-artifacts-") as name:
-            stage = Path(name)
-            (stage / "report.md").write_text(self._redact(note), encoding="utf-8")
-            for source in sorted(directory.rglob("*")) if directory.is_dir() else []:
-                target = stage / source.relative_to(directory)
-                if source.is_file() and not source.is_symlink():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    self._stage(source, target)
-            client.log_artifacts(run_id, str(stage))
+    def _send_workload(self, client: MlflowClient, run_id: str, record: TrialRecord) -> None:
+        """The workload as the run's dataset, which is what the table's Dataset column shows."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    def _stage(self, source: Path, target: Path) -> None:
-        if source.suffix not in TEXT_ARTIFACTS:
-            shutil.copyfile(source, target)
-            return
-        text = self._redact(source.read_text(encoding="utf-8", errors="replace"))
-        if source.suffix == ".log":
-            with gzip.open(target.with_name(f"{target.name}.gz"), "wt", encoding="utf-8") as file:
-                file.write(text)
-        else:
-            target.write_text(text, encoding="utf-8")
+        workload = record.identity.workload
+        dataset = Dataset(
+            name=str(workload.get("name", "workload")),
+            digest=sha256_of(workload)[:8],
+            source_type="tuner",
+            source="tuner",
+            profile=json.dumps(workload),
+        )
+        context = [InputTag("mlflow.data.context", "measured")]
+        client.log_inputs(run_id, [DatasetInput(dataset, context)])
+
+    def _send_artifacts(self, client: MlflowClient, run_id: str, parcel: Parcel, note: str) -> None:
+        with tempfile.TemporaryDirectory(prefix="tuner-artifacts-") as name:
+            tables = stage_artifacts(
+                Path(name),
+                parcel.record,
+                parcel.control,
+                note=note,
+                directory=self.study_directory / parcel.directory,
+                redact=self._redact,
+            )
+            client.log_artifacts(run_id, name)
+        if tables:
+            listed = [{"path": path, "type": "table"} for path in tables]
+            client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps(listed))
 
     def _redact(self, text: str) -> str:
         return redact_text(text, self._hidden)
@@ -351,10 +404,11 @@ A trial's name says its verdict, why it was rejected, and its rate. Its page ope
 | to see | type into the search box |
 | --- | --- |
 | which won | `tags.verdict = 'accepted'` |
-| which were rejected for what they say | `tags.`rejection.code` IN ('parity_mismatch', 'canary_mismatch', 'quality_failed')` |
-| which were only too slow | `tags.`rejection.code` = 'too_slow'` |
+| which were rejected for what they say | ``tags.`rejection.kind` = 'correctness'`` |
+| which were only too slow | ``tags.`rejection.kind` = 'speed'`` |
+| which did not start, or died | ``tags.`rejection.kind` = 'engine'`` |
 | attempts that say nothing | `tags.verdict = 'invalid'` |
 | all but the study's own run | `tags.role != 'study'` |
 
-Columns worth adding: tags `verdict`, `rejection.code`, `rejection.reason`; metrics `tok_s`, `tok_s.low`, `tok_s.high`.
+Or take a view from the menu *Views*: each has its filter and its columns.
 """  # noqa: E501 - a Markdown table has long lines

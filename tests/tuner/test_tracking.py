@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.tuner.trial_records import (
 )
 from tuner import tracking
 from tuner.ledger import Ledger, TrialRecord
+from tuner.mlflow_views import TAG, VIEWS
 from tuner.tracking import Tracker, local_store
 from tuner.verdict import Code
 
@@ -100,9 +102,9 @@ def test_knobs_and_the_settings_that_hold_are_parameters_and_repeats_a_series(
     assert data.params["arg.max-num-seqs"] == "16"
     assert data.params["env.VLLM_X"] == "1"
     assert data.metrics["tok_s"] == pytest.approx(40.55)
-    assert data.metrics["canary.json.corruption_bound"] == 0.046
-    assert data.metrics["seconds.smoke"] == 12.5
-    series = client.get_metric_history(run_id, "repeat.tok_s")
+    assert data.metrics["gates/canary.json.corruption_bound"] == 0.046
+    assert data.metrics["seconds/smoke"] == 12.5
+    series = client.get_metric_history(run_id, "repeats/tok_s")
     assert [(m.step, m.value) for m in series] == [(1, 40.0), (2, 41.0), (3, 40.5), (4, 40.7)]
 
 
@@ -112,7 +114,14 @@ def test_the_evidence_is_kept_with_the_log_compressed(tracker: Tracker, study: P
     assert run_id is not None
     client = MlflowClient(local_store(study))
     names = {a.path for a in client.list_artifacts(run_id)}
-    assert names == {"gates", "identity.json", "report.md", "server.log.gz"}
+    assert names == {
+        "gates",
+        "identity.json",
+        "launch.sh",
+        "report.md",
+        "server.log.gz",
+        "tables",
+    }
     log = client.download_artifacts(run_id, "server.log.gz")
     assert gzip.decompress(Path(log).read_bytes()) == b"ready\n"
 
@@ -152,7 +161,7 @@ def test_recording_an_attempt_twice_updates_one_run(tracker: Tracker, study: Pat
     (run,) = trials(study).values()
     assert "Seen again." in run.data.tags["mlflow.note.content"]
     client = MlflowClient(local_store(study))
-    assert len(client.get_metric_history(str(first), "repeat.tok_s")) == 3
+    assert len(client.get_metric_history(str(first), "repeats/tok_s")) == 3
 
 
 def test_another_attempt_is_another_run(tracker: Tracker, study: Path) -> None:
@@ -245,7 +254,7 @@ def test_more_columns_than_a_batch_holds_all_arrive(tracker: Tracker, study: Pat
     assert run_id is not None
     data = MlflowClient(local_store(study)).get_run(run_id).data
     assert len(data.params) == 300
-    assert data.metrics["canary.c39.repeats"] == 39
+    assert data.metrics["gates/canary.c39.repeats"] == 39
 
 
 def test_the_studys_run_holds_its_report(tracker: Tracker, study: Path) -> None:
@@ -258,4 +267,52 @@ def test_the_studys_run_holds_its_report(tracker: Tracker, study: Path) -> None:
     assert parent.info.status == "FINISHED"
     assert "parity_mismatch" in parent.data.tags["mlflow.note.content"]
     names = {a.path for a in MlflowClient(local_store(study)).list_artifacts(parent.info.run_id)}
-    assert {"report.md", "summary.json"} <= names
+    assert {"report.md", "report.html", "summary.json", "figures"} <= names
+    assert parent.data.tags["best.trial"] == "2"
+    assert parent.data.metrics["trials/rejected"] == 1
+
+
+def test_a_mismatch_is_a_table_of_what_was_expected_and_what_came(
+    tracker: Tracker, study: Path
+) -> None:
+    run_id = tell(tracker, study, rejected_record(1))
+    assert run_id is not None
+    client = MlflowClient(local_store(study))
+    table = json.loads(
+        Path(client.download_artifacts(run_id, "tables/mismatches.json")).read_text()
+    )
+    assert table["data"][0][:3] == ["parity", "clock", 12]
+
+
+def test_pages_of_trials_lead_to_their_study_and_control(tracker: Tracker, study: Path) -> None:
+    control = control_record()
+    control_id = tell(tracker, study, control)
+    run_id = tracker.record(rejected_record(1), study / "trials", control)
+    assert run_id is not None
+    note = MlflowClient(local_store(study)).get_run(run_id).data.tags["mlflow.note.content"]
+    assert f"[control: trial 0](#/experiments/1/runs/{control_id})" in note
+
+
+def test_the_experiment_offers_views_with_their_filters(tracker: Tracker, study: Path) -> None:
+    tell(tracker, study, control_record())
+    tell(tracker, study, rejected_record(1))
+    tell(tracker, study, invalid_record(2))
+    tell(tracker, study, accepted_record(3))
+    tell(tracker, study, rejected_record(4, Code.TOO_SLOW))
+    tell(tracker, study, rejected_record(5, Code.DEVICE_LOST))
+    client = MlflowClient(local_store(study))
+    (experiment,) = client.search_experiments(filter_string="name != 'Default'")
+    found = {}
+    for key, view in VIEWS.items():
+        envelope = json.loads(experiment.tags[TAG + key])
+        search = json.loads(envelope["state"])["searchFilter"]
+        runs_found = client.search_runs([experiment.experiment_id], search)
+        found[view.name] = sorted(run.info.run_name[:4] for run in runs_found)
+    assert found == {
+        "Trials: verdict and why": ["0000", "0001", "0002", "0003", "0004", "0005"],
+        "What won": ["0000", "0003"],
+        "Rejected for what they say": ["0001"],
+        "Rejected for speed": ["0004"],
+        "Did not start, or died": ["0005"],
+        "Attempts that say nothing": ["0002"],
+    }

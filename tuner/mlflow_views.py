@@ -1,0 +1,94 @@
+"""Named views of the runs table, which MLflow's UI offers under "Views".
+
+The UI keeps a view as a tag of the experiment: `mlflow.sharedViewState.<id>` holds a name and, as
+JSON, the filter, the order and the columns. It has no API for them; the shape is that of MLflow
+3.17's own front end, and a version that does not know it shows no views, and nothing breaks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+TAG = "mlflow.sharedViewState."
+
+
+@dataclass(frozen=True)
+class RunsView:
+    """A filter and the columns worth seeing with it; runs come in the order of `order_by`."""
+
+    name: str
+    search: str
+    tags: tuple[str, ...]
+    metrics: tuple[str, ...]
+    order_by: str = "attributes.start_time"
+
+    def as_tag(self) -> str:
+        """The value of the experiment's tag."""
+        columns = [f"tags.`{name}`" for name in self.tags]
+        columns += [f"metrics.`{name}`" for name in self.metrics]
+        state = {
+            "searchFilter": self.search,
+            "orderByKey": self.order_by,
+            "orderByAsc": False,
+            "startTime": "ALL",
+            "lifecycleFilter": "Active",
+            "modelVersionFilter": "All Runs",
+            "datasetsFilter": [],
+            "selectedColumns": columns,
+        }
+        # A fixed date: the same view is the same tag, whoever writes it.
+        return json.dumps({"name": self.name, "createdAt": 0, "state": json.dumps(state)})
+
+
+VIEWS: Mapping[str, RunsView] = {
+    "tuner-trials": RunsView(
+        "Trials: verdict and why",
+        "tags.role != 'study'",
+        ("verdict", "rejection.code", "rejection.reason", "changes", "rung"),
+        ("tok_s", "tok_s.low", "tok_s.high"),
+    ),
+    "tuner-accepted": RunsView(
+        "What won",
+        "tags.verdict = 'accepted'",
+        ("changes", "promotion_ready", "quality_validated"),
+        ("tok_s", "tok_s.low", "tok_s.high", "ratio_to_control", "ttft_ms"),
+        "metrics.`tok_s`",
+    ),
+    "tuner-said-something-else": RunsView(
+        "Rejected for what they say",
+        "tags.`rejection.kind` = 'correctness'",
+        ("rejection.code", "rejection.gate", "rejection.reason", "changes"),
+        ("tok_s",),
+        "metrics.`tok_s`",
+    ),
+    "tuner-too-slow": RunsView(
+        "Rejected for speed",
+        "tags.`rejection.kind` = 'speed'",
+        ("rejection.code", "rejection.reason", "changes"),
+        ("tok_s", "tok_s.low", "tok_s.high", "ratio_to_control"),
+        "metrics.`tok_s`",
+    ),
+    "tuner-did-not-serve": RunsView(
+        "Did not start, or died",
+        "tags.`rejection.kind` = 'engine'",
+        ("rejection.code", "rejection.reason", "changes", "rung"),
+        ("seconds",),
+    ),
+    "tuner-invalid": RunsView(
+        "Attempts that say nothing",
+        "tags.verdict = 'invalid'",
+        ("rejection.code", "rejection.reason", "host", "device", "attempt"),
+        ("seconds",),
+    ),
+}
+"""The views, by the id that a link to one carries."""
+
+
+def link(server: str, experiment_id: str, view: str = "tuner-trials") -> str:
+    """The address of a view; the workflow is named, as the UI otherwise opens on traces."""
+    return (
+        f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs"
+        f"?workflowType=machine_learning&viewStateShareKey={view}"
+    )
