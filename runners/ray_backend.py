@@ -74,6 +74,7 @@ class RayBackend(Backend):
         self._quarantined: dict[str, Quarantined] = {}
         self._checks: dict[str, Any] = {}
         self._settling: dict[Any, Lease] = {}
+        self._idle: dict[str, list[Any]] = {}  # trial actors by node id, ready for the next task
         self._looked = 0.0
         self._wait_for_hosts(ready_s)
 
@@ -167,10 +168,12 @@ class RayBackend(Backend):
         for attempt in list(self._attempts.values()):
             self._prove_gone(attempt)
         self._attempts.clear()
-        for host in self._hosts.values():
+        hosts = [host.actor for host in self._hosts.values()]
+        for actor in [*hosts, *(actor for idle in self._idle.values() for actor in idle)]:
             with contextlib.suppress(ray.exceptions.RayError):
-                ray.kill(host.actor)
+                ray.kill(actor)
         self._hosts.clear()
+        self._idle.clear()
         self._connection.close()
 
     # --- hosts ---
@@ -228,6 +231,7 @@ class RayBackend(Backend):
 
     def _drop(self, node_id: str, reason: str) -> None:
         host = self._hosts.pop(node_id)
+        self._idle.pop(node_id, None)
         self._book.leave(host.name)
         for ticket, attempt in list(self._attempts.items()):
             if attempt.lease.host == host.name:
@@ -245,14 +249,18 @@ class RayBackend(Backend):
             if host is None:
                 self._book.release(lease)
                 continue
-            actor = (
-                ray.remote(TrialActor)
-                .options(num_cpus=0, max_restarts=0, scheduling_strategy=_on(host.node_id))
-                .remote()
-            )
+            actor = self._trial_actor(host.node_id)
             stream = _call(actor).run.options(num_returns="streaming").remote(waiting.task, lease)
             self._attempts[waiting.ticket] = _Attempt(waiting, lease, actor, stream)
             self._events.append(Progress(waiting.ticket, leased(lease)))
+
+    def _trial_actor(self, node_id: str) -> Any:
+        """One that is idle on the node, else a new one, which first has to import for seconds."""
+        idle = self._idle.get(node_id)
+        if idle:
+            return idle.pop()
+        options = {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": _on(node_id)}
+        return ray.remote(TrialActor).options(**options).remote()
 
     def _collect(self, timeout_s: float) -> None:
         """Waits for a message from any trial and turns what has come into events."""
@@ -281,9 +289,13 @@ class RayBackend(Backend):
             self._events.append(Progress(ticket, message.content))
             return
         del self._attempts[ticket]
-        ray.kill(attempt.actor)
-        self._give_back(attempt.lease)
         is_error = message.kind == "error"
+        host = self._host_named(attempt.lease.host)
+        if is_error or host is None:
+            ray.kill(attempt.actor)  # what it has left behind in its process is unknown
+        else:
+            self._idle.setdefault(host.node_id, []).append(attempt.actor)
+        self._give_back(attempt.lease)
         self._events.append(
             Finished(
                 ticket,

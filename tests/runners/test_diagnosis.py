@@ -87,7 +87,7 @@ LAB = [
     ),
     ("TimeoutError: RPC call to sample_tokens timed out.", "rpc_timeout", "candidate", False),
     (
-        "ValueError: Free memory on device xpu:0 (3.1/31.9 GiB) on startup is less than desired GPU",
+        "ValueError: Free memory on device xpu:0 (3.1/31.9 GiB) on startup is less than desired",
         "device_dirty",
         "device",
         True,
