@@ -22,7 +22,7 @@ from kernels.space import Config
 CALLS_PER_GRAPH = 20
 CACHE_MULTIPLE = 3
 """Rotating sets touch at least this many times the cache, so that none survives a rotation."""
-MOST_SETS = 64
+MOST_SETS = 128
 
 
 @dataclass(frozen=True)

@@ -157,9 +157,10 @@ def tune(
             configs = list(picked.space.legal(chosen.params, limits))
             if not configs:
                 raise KernelError(f"no configuration of {picked.name!r} is legal for {chosen.name}")
-            proposer = Exhaustive(configs, shuffle_seed=seed)
+            random.Random(seed).shuffle(configs)
+            proposer = Exhaustive(configs)
             if compile_processes > 0:
-                compile_all(settings, op, chosen, picked, configs, compile_processes)
+                compile_all(settings, op, chosen, picked, configs[:budget], compile_processes)
         trials = run_trials(bench, proposer, on_trial, budget, quick_repeats)
         best, deep = prove_fastest(bench, trials, deep_repeats)
         separate_us, floor_us = bench.steps_and_floor(ceilings)

@@ -52,7 +52,13 @@ class Session:
             raise KernelError(f"candidate {candidate.name!r} of {name}: {missing}")
         config = dict(request.get("config") or {})
         if not config and candidate.space.choices:
-            config = candidate.space.start(case.params, limits(self.device)) or {}
+            started = candidate.space.start(case.params, limits(self.device))
+            if started is None:
+                raise KernelError(
+                    f"candidate {candidate.name!r} of {name} has no legal configuration for "
+                    f"case {case.name} on this device"
+                )
+            config = started
         refusal = candidate.space.refusal(config, case.params, limits(self.device))
         if refusal:
             raise KernelError(f"candidate {candidate.name!r} of {name}, case {case.name}: {refusal}")

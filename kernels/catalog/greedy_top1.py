@@ -96,8 +96,9 @@ def torch_max(inputs: Tensors, outputs: Tensors, config: Config) -> None:
     """torch.max along the vocabulary, its index output."""
     import torch
 
-    best = torch.empty_like(inputs["logits"][:, 0])
-    torch.max(inputs["logits"], 1, out=(best, outputs["token"]))
+    logits = inputs["logits"]
+    best = logits.new_empty((logits.shape[0],))
+    torch.max(logits, 1, out=(best, outputs["token"]))
 
 
 @greedy_top1.candidate()

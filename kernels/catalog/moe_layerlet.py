@@ -156,12 +156,12 @@ TWO_LAUNCH_SPACE = Space(
     {
         "MATH": ("dot", "dp4a"),
         "BLOCK_M": (16, 32, 64),
-        "BLOCK_N1": (4, 8, 16, 32),
+        "BLOCK_N1": (1, 2, 4, 8, 16, 32),
         "BLOCK_K1": (256, 512, 1024, 2048),
         "BLOCK_N2": (32, 64, 128, 256),
         "BY_TILE": (0, 1),
         "EARLY": (0, 1),
-        "num_warps": (2, 4, 8),
+        "num_warps": (1, 2, 4, 8),
         "num_stages": (2, 3, 4),
     },
     (
@@ -175,9 +175,9 @@ TWO_LAUNCH_SPACE = Space(
     default={
         "MATH": "dp4a",
         "BLOCK_M": 16,
-        "BLOCK_N1": 8,
+        "BLOCK_N1": 4,
         "BLOCK_K1": 2048,
-        "BLOCK_N2": 128,
+        "BLOCK_N2": 256,
         "BY_TILE": 0,
         "EARLY": 1,
         "num_warps": 4,
@@ -190,7 +190,8 @@ TWO_LAUNCH_SPACE = Space(
 def triton_two_launches(inputs: Tensors, outputs: Tensors, config: Config) -> None:
     """GEMM1 with SiLU-and-mul in its epilogue; GEMM2 with the quantisation in its prologue.
 
-    EARLY lets the second kernel start and fetch its weights while the first still runs.
+    EARLY lets each kernel be launched under its predecessor's end, and the second one fetch its
+    weights while the first still runs.
     """
     from kernels.triton_kernels.layerlet import launch_two
 
@@ -235,10 +236,11 @@ def one_launch_registers_fit(
 
 ONE_LAUNCH_SPACE = Space(
     {
-        "BLOCK_N1": (2, 4, 8, 16, 32),
-        "BLOCK_K1": (256, 512, 1024, 2048),
+        "BLOCK_N1": (1, 2, 4, 8, 16, 32),
+        "BLOCK_K1": (512, 1024, 2048),
         "PREFETCH": (0, 1),
-        "num_warps": (2, 4, 8, 16),
+        "EARLY": (0, 1),
+        "num_warps": (1, 2, 4, 8),
     },
     (
         Constraint("the programs of a row do not divide its columns evenly", groups_divide),
@@ -246,7 +248,7 @@ ONE_LAUNCH_SPACE = Space(
         Constraint("programs that wait for one another would not all be resident",
                    programs_are_resident),
     ),
-    default={"BLOCK_N1": 8, "BLOCK_K1": 2048, "PREFETCH": 1, "num_warps": 8},
+    default={"BLOCK_N1": 4, "BLOCK_K1": 2048, "PREFETCH": 1, "EARLY": 1, "num_warps": 4},
 )
 
 

@@ -33,6 +33,11 @@ def find_tile(
     """
     expert = tl.arange(0, EXPERTS_BLOCK)
     inside = expert < EXPERTS
+    if BLOCK_M == 1:
+        # Every row is a tile of its own: count the experts that end at or before it.
+        ends = tl.load(offsets + expert + 1, mask=inside, other=0x7FFFFFFF)
+        found = tl.sum((ends <= slot).to(tl.int32))
+        return found, slot, tl.where(found < EXPERTS, slot + 1, slot)
     low = tl.load(offsets + expert, mask=inside, other=0).to(tl.int32)
     high = tl.load(offsets + expert + 1, mask=inside, other=0).to(tl.int32)
     if BY_TILE:

@@ -17,6 +17,7 @@ import triton.language as tl
 from kernels.triton_kernels.grouped_gemm import find_tile, launch_grouped_gemm, slots
 from kernels.triton_kernels.int8_quant import launch_quant, launch_silu_and_mul
 from kernels.triton_kernels.numerics import (
+    dp4a,
     int8_scales,
     round_half_even,
     silu_and_mul_bf16,
@@ -58,11 +59,40 @@ def launch_separate(
 
 
 @triton.jit
-def dp4a(left, right):
-    """Per int32 lane: the sum of four INT8 products."""
-    return tl.inline_asm_elementwise(
-        "dp4a.s32.s32 $0, $1, $2, 0;", "=r,r,r", [left, right], tl.int32, is_pure=True, pack=1
-    )
+def pack_four(q, LANES: tl.constexpr):
+    """INT8 values held as int32 [4 * LANES] -> int32 [LANES], lowest byte first, as in memory."""
+    shift = (tl.arange(0, 4 * LANES) % 4) * 8
+    return tl.sum(tl.reshape((q & 0xFF) << shift, (LANES, 4)), axis=1)
+
+
+@triton.jit
+def gate_and_up_row(
+    a,
+    w1,
+    row,
+    gate_row_start,
+    tile_n,
+    WIDTH: tl.constexpr,
+    K: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """One row's integer gate and up sums, int32 [1, BLOCK_N] each, both summed in one pass."""
+    packed = tl.arange(0, BLOCK_K // 4)
+    both = tl.arange(0, 2 * BLOCK_N)
+    w_row = gate_row_start + (both // BLOCK_N) * WIDTH + tile_n * BLOCK_N + both % BLOCK_N
+    a4 = a.to(tl.pointer_type(tl.int32))
+    w4 = w1.to(tl.pointer_type(tl.int32))
+    sums = tl.zeros((2 * BLOCK_N, BLOCK_K // 4), tl.int32)
+    for step in tl.static_range(0, K // 4, BLOCK_K // 4):
+        k_inside = step + packed < K // 4
+        left = tl.load(a4 + row * (K // 4) + step + packed, mask=k_inside, other=0)
+        place = w_row[:, None] * (K // 4) + step + packed[None, :]
+        right = tl.load(w4 + place, mask=k_inside[None, :], other=0)
+        sums += dp4a(tl.broadcast_to(left[None, :], (2 * BLOCK_N, BLOCK_K // 4)), right)
+    halves = tl.trans(tl.reshape(tl.sum(sums, axis=1), (2, BLOCK_N)))
+    gate, up = tl.split(halves)
+    return gate[None, :], up[None, :]
 
 
 @triton.jit
@@ -85,7 +115,8 @@ def gate_and_up(
 ):
     """GEMM1's gate and up columns of one tile, BF16: [BLOCK_M, BLOCK_N], or [1, BLOCK_N] by dp4a."""
     column = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    gate_row = expert.to(tl.int64) * 2 * WIDTH + column
+    gate_row_start = expert.to(tl.int64) * 2 * WIDTH
+    gate_row = gate_row_start + column
     gate_step = tl.load(w1_scale + gate_row)
     up_step = tl.load(w1_scale + gate_row + WIDTH)
     if DOT:
@@ -105,22 +136,9 @@ def gate_and_up(
             up = tl.dot(left, tl.trans(right), up, out_dtype=tl.int32)
         row_step = tl.load(a_scale + row, mask=inside, other=0.0)[:, None]
     else:
-        packed = tl.arange(0, BLOCK_K // 4)
-        a4 = a.to(tl.pointer_type(tl.int32))
-        w4 = w1.to(tl.pointer_type(tl.int32))
-        gate_sum = tl.zeros((BLOCK_N, BLOCK_K // 4), tl.int32)
-        up_sum = tl.zeros((BLOCK_N, BLOCK_K // 4), tl.int32)
-        for step in tl.static_range(0, K // 4, BLOCK_K // 4):
-            k_inside = step + packed < K // 4
-            left = tl.load(a4 + first * (K // 4) + step + packed, mask=k_inside, other=0)
-            place = gate_row[:, None] * (K // 4) + step + packed[None, :]
-            right = tl.load(w4 + place, mask=k_inside[None, :], other=0)
-            other = tl.load(w4 + place + WIDTH * (K // 4), mask=k_inside[None, :], other=0)
-            spread = tl.broadcast_to(left[None, :], (BLOCK_N, BLOCK_K // 4))
-            gate_sum += dp4a(spread, right)
-            up_sum += dp4a(spread, other)
-        gate = tl.sum(gate_sum, axis=1)[None, :]
-        up = tl.sum(up_sum, axis=1)[None, :]
+        gate, up = gate_and_up_row(
+            a, w1, first, gate_row_start, tile_n, WIDTH, K, BLOCK_N, BLOCK_K
+        )
         row_step = tl.load(a_scale + first)
     gate16 = to_bf16(gate.to(tl.float32) * row_step * gate_step[None, :])
     up16 = to_bf16(up.to(tl.float32) * row_step * up_step[None, :])
@@ -149,6 +167,8 @@ def first_half_kernel(
 ):
     """GEMM1 and SiLU-and-mul -> BF16 [rows, width]."""
     if EARLY:
+        # Launched under its predecessor's end: nothing may be read or written before this.
+        tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     expert, first, end = find_tile(
         offsets, tl.program_id(0), EXPERTS, EXPERTS_BLOCK, BLOCK_M, BY_TILE
@@ -199,12 +219,19 @@ def second_half_kernel(
     w_row = expert.to(tl.int64) * HIDDEN + column
     k = tl.arange(0, WIDTH_BLOCK)
     k_inside = k < WIDTH
-    w_inside = column_inside[:, None] & k_inside[None, :]
-    right = tl.load(w2 + w_row[:, None] * WIDTH + k[None, :], mask=w_inside, other=0)
+    if DOT:
+        w_inside = column_inside[:, None] & k_inside[None, :]
+        right = tl.load(w2 + w_row[:, None] * WIDTH + k[None, :], mask=w_inside, other=0)
+    else:
+        lane = tl.arange(0, WIDTH_BLOCK // 4)
+        w_inside = column_inside[:, None] & (lane < WIDTH // 4)[None, :]
+        w4 = w2.to(tl.pointer_type(tl.int32))
+        right = tl.load(w4 + w_row[:, None] * (WIDTH // 4) + lane[None, :], mask=w_inside, other=0)
     column_step = tl.load(w2_scale + w_row, mask=column_inside, other=0.0)
     if EARLY:
         # Weights and routes are older than the first kernel; only `middle` must be waited for.
         tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     if DOT:
         row = first + tl.arange(0, BLOCK_M)
         row_inside = row < end
@@ -221,8 +248,9 @@ def second_half_kernel(
     else:
         value = tl.load(middle + first * WIDTH + k, mask=k_inside, other=0.0).to(tl.float32)
         inverse, step = int8_scales(tl.max(tl.abs(value), axis=0, keep_dims=True))
-        q = round_half_even(value * inverse).to(tl.int32)
-        total = tl.sum(q[None, :] * right.to(tl.int32), axis=1)
+        left = pack_four(round_half_even(value * inverse).to(tl.int32), WIDTH_BLOCK // 4)
+        spread = tl.broadcast_to(left[None, :], (BLOCK_N, WIDTH_BLOCK // 4))
+        total = tl.sum(dp4a(spread, right), axis=1)
         scaled = total.to(tl.float32) * step * column_step
         tl.store(y + first * HIDDEN + column, to_bf16(scaled), mask=column_inside)
 
@@ -234,6 +262,7 @@ def launch_two(i: dict[str, torch.Tensor], y: torch.Tensor, config: Mapping[str,
     experts_block = triton.next_power_of_2(experts)
     middle = torch.empty((rows, width), dtype=torch.bfloat16, device=y.device)
     dot, early = config["MATH"] == "dot", bool(config["EARLY"])
+    launch_options = {"launch_pdl": True} if early else {}
     tiles = slots(rows, experts, config["BLOCK_M"], config["BY_TILE"]) if dot else rows
     block_m = config["BLOCK_M"] if dot else 1
     block_n = min(config["BLOCK_N1"], width)
@@ -256,6 +285,7 @@ def launch_two(i: dict[str, torch.Tensor], y: torch.Tensor, config: Mapping[str,
         early,
         num_warps=config["num_warps"],
         num_stages=config["num_stages"],
+        **launch_options,
     )
     second_half_kernel[(tiles, triton.cdiv(hidden, config["BLOCK_N2"]))](
         middle,
@@ -274,7 +304,7 @@ def launch_two(i: dict[str, torch.Tensor], y: torch.Tensor, config: Mapping[str,
         dot,
         early,
         num_warps=config["num_warps"],
-        **({"launch_pdl": True} if early else {}),
+        **launch_options,
     )
 
 
@@ -305,10 +335,14 @@ def one_launch_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     PREFETCH: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Program (g, row): columns g of GEMM1 and SiLU-and-mul, meet, columns g of GEMM2."""
     GROUPS: tl.constexpr = WIDTH // BLOCK_N
     COLUMNS: tl.constexpr = HIDDEN // GROUPS
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     group = tl.program_id(0)
     row = tl.program_id(1)
     expert, first, end = find_tile(offsets, row, EXPERTS, EXPERTS_BLOCK, 1, 0)
@@ -340,11 +374,7 @@ def one_launch_kernel(
     k = tl.arange(0, WIDTH)
     value = tl.load(middle + row * WIDTH + k, volatile=True).to(tl.float32)
     inverse, step = int8_scales(tl.max(tl.abs(value), axis=0, keep_dims=True))
-    q = round_half_even(value * inverse).to(tl.int32)
-    # Four INT8 lanes into one int32, lowest byte first, as the weights lie in memory.
-    shift = (k % 4) * 8
-    lanes = tl.reshape((q & 0xFF) << shift, (WIDTH // 4, 4))
-    left = tl.sum(lanes, axis=1)
+    left = pack_four(round_half_even(value * inverse).to(tl.int32), WIDTH // 4)
     if not PREFETCH:
         right = tl.load(w4 + w_row[:, None] * (WIDTH // 4) + packed[None, :])
         column_step = tl.load(w2_scale + w_row)
@@ -360,6 +390,7 @@ def launch_one(i: dict[str, torch.Tensor], y: torch.Tensor, config: Mapping[str,
     experts, _, width = i["w2"].shape
     middle = torch.empty((rows, width), dtype=torch.bfloat16, device=y.device)
     groups = width // config["BLOCK_N1"]
+    early = bool(config["EARLY"])
     arrivals = kept_zeros(f"layerlet_of_{groups}", rows, y.device)
     one_launch_kernel[(groups, rows)](
         i["a"],
@@ -379,5 +410,7 @@ def launch_one(i: dict[str, torch.Tensor], y: torch.Tensor, config: Mapping[str,
         config["BLOCK_N1"],
         min(config["BLOCK_K1"], hidden),
         bool(config["PREFETCH"]),
+        early,
         num_warps=config["num_warps"],
+        **({"launch_pdl": True} if early else {}),
     )
