@@ -20,7 +20,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from search_spaces import SearchSpace, Value
 from search_spaces.knob import spelt
 from tuner.choosers import Chooser, ExhaustiveChooser, OptunaChooser, SamplerName
-from tuner.steering import Exhausted, Ground, SteeringSampler
+from tuner.guided import UNMEASURED, GuidedChooser
+from tuner.steering import Exhausted, SteeringSampler, Territory
 
 __all__ = ["Direction", "Outcome", "Proposal", "SamplerName", "Search"]
 
@@ -78,14 +79,14 @@ class Search:
         facts: Mapping[str, Value] | None = None,
     ) -> None:
         self.space = space
-        self._ground = Ground(space, facts or {})
+        self._territory = Territory(space, facts or {})
         self._sampler_name = sampler
-        chooser = _chooser(space, sampler, seed)
+        chooser = _chooser(self._territory, sampler, seed)
         directions = [direction] if isinstance(direction, str) else list(direction)
         self._study = optuna.create_study(
             storage=_storage(storage),
             study_name=name,
-            sampler=SteeringSampler(self._ground, chooser, seed),
+            sampler=SteeringSampler(self._territory, chooser, seed),
             directions=directions,
             load_if_exists=True,
         )
@@ -94,7 +95,7 @@ class Search:
         self._named = [space.configure(assignment).assignment for assignment in enqueue]
         for trial in self._study.get_trials(deepcopy=False):
             if self._is_drawn(trial):
-                self._ground.take(self._assignment(trial))
+                self._territory.take(self._assignment(trial))
             elif trial.state == TrialState.RUNNING:  # the process died before it was drawn
                 self._study.tell(trial.number, state=TrialState.FAIL)
 
@@ -110,7 +111,7 @@ class Search:
         while self._named:
             self._queue(self._named.pop(0), "named", "Named by the user")
         queued = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-        if not queued and self._ground.is_exhausted():
+        if not queued and self._territory.is_exhausted():
             return None
         trial = self._study.ask()
         try:
@@ -159,9 +160,9 @@ class Search:
     def _queue(
         self, values: dict[str, Value], origin: str, because: str, *, repeat: bool = False
     ) -> None:
-        if not repeat and not self._ground.is_new(values):
+        if not repeat and not self._territory.is_new(values):
             return
-        self._ground.take(values)
+        self._territory.take(values)
         attributes = {
             _ORIGIN: origin,
             _QUEUED: values,
@@ -171,7 +172,7 @@ class Search:
 
     def _proposal(self, trial: Trial) -> Proposal:
         values = self.space.draw(trial)
-        self._ground.take(values)
+        self._territory.take(values)
         if _HYPOTHESIS not in trial.user_attrs:
             told = len(self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
             after = f"after {told} finished trial{'' if told == 1 else 's'}"
@@ -212,6 +213,8 @@ class Search:
         trial = self._open.pop(number, None) or Trial(self._study, frozen._trial_id)
         for name, amount in constraints.items():
             trial.set_constraint(name, amount)
+        if value is None:
+            trial.set_user_attr(UNMEASURED, True)
         values = self._pessimistic() if value is None else _several(value)
         self._study.tell(number, values, state=TrialState.COMPLETE)
 
@@ -294,7 +297,10 @@ class Search:
         return self.space.complete({**queued, **trial.params})
 
 
-def _chooser(space: SearchSpace, sampler: SamplerName, seed: int) -> Chooser:
+def _chooser(territory: Territory, sampler: SamplerName, seed: int) -> Chooser:
+    space = territory.space
+    if sampler == "guided":
+        return GuidedChooser(territory, seed)
     if sampler == "exhaustive":
         return ExhaustiveChooser(space)
     if sampler == "gp" and find_spec("torch") is None:

@@ -35,7 +35,7 @@ class Exhausted(Exception):  # noqa: N818 - nothing is wrong: there is nothing l
     """No allowed configuration is left that was not asked for."""
 
 
-class Ground:
+class Territory:
     """The allowed assignments of a space and which of them are still new."""
 
     def __init__(self, space: SearchSpace, facts: Mapping[str, Value]) -> None:
@@ -89,7 +89,7 @@ class Ground:
         yield from (values for values in changed if self.is_new(values) and self.allows(values))
         values = dict(assignment)
         for _ in range(_STEPS):
-            values = self._step(values, chance)
+            values = self.step(values, chance)
             if self.is_new(values) and self.allows(values):
                 yield values
 
@@ -99,7 +99,8 @@ class Ground:
             for value in alternatives(self.space, name, assignment[name]):
                 yield self.space.complete({**assignment, name: value})
 
-    def _step(self, assignment: Mapping[str, Value], chance: random.Random) -> dict[str, Value]:
+    def step(self, assignment: Mapping[str, Value], chance: random.Random) -> dict[str, Value]:
+        """The assignment with one knob, chosen at random, at another value."""
         names = [name for name in assignment if not self.space.knobs[name].frozen]
         name = chance.choice(names)
         others = alternatives(self.space, name, assignment[name])
@@ -139,12 +140,14 @@ def alternatives(space: SearchSpace, name: str, value: Value, limit: int = 8) ->
 class SteeringSampler(BaseSampler):
     """An Optuna sampler whose every draw is a chooser's, made allowed and new."""
 
-    def __init__(self, ground: Ground, chooser: Chooser, seed: int) -> None:
-        self._ground = ground
+    def __init__(self, territory: Territory, chooser: Chooser, seed: int) -> None:
+        self._territory = territory
         self._chooser = chooser
         self._seed = seed
         self._domains = {
-            name: distribution(knob) for name, knob in ground.space.knobs.items() if not knob.frozen
+            name: distribution(knob)
+            for name, knob in territory.space.knobs.items()
+            if not knob.frozen
         }
 
     def infer_relative_search_space(
@@ -167,13 +170,13 @@ class SteeringSampler(BaseSampler):
         return {name: value for name, value in chosen.items() if name in search_space}
 
     def _new(self, drawn: dict[str, Value], chance: random.Random) -> dict[str, Value]:
-        repaired = self._ground.repaired(drawn, chance)
-        if self._ground.is_new(repaired) and self._ground.allows(repaired):
+        repaired = self._territory.repaired(drawn, chance)
+        if self._territory.is_new(repaired) and self._territory.allows(repaired):
             return repaired
-        for values in self._ground.nearby(repaired, chance):
+        for values in self._territory.nearby(repaired, chance):
             return values
         try:
-            for values in self._ground.free():
+            for values in self._territory.free():
                 return values
         except BadValue:  # a continuous range cannot be listed, and has always something new
             pass
@@ -187,7 +190,7 @@ class SteeringSampler(BaseSampler):
         param_distribution: BaseDistribution,  # noqa: ARG002
     ) -> Any:
         """A knob that the fixed part of a queued assignment leaves open: the control's value."""
-        return self._ground.space.knobs[param_name].control
+        return self._territory.space.knobs[param_name].control
 
     def after_trial(
         self,

@@ -1,0 +1,180 @@
+"""Chooses by two models learned from the trials so far: what is fast, and what fails.
+
+A candidate's merit is the improvement that is expected of it times the probability that it passes
+every gate (M. A. Gelbart, J. Snoek and R. P. Adams, "Bayesian optimization with unknown
+constraints", UAI 2014). Rates of configurations that failed a later gate count: they are fast all
+the same, and say which changes pay. Candidates are the neighbours of the best, the best with
+several changes at once, and draws from the whole space.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import optuna
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from search_spaces import Value
+from tuner.changes import Changes
+from tuner.failure_model import FailureModel
+from tuner.rate_model import RateModel
+from tuner.steering import Territory, key_of
+
+UNMEASURED: Final = "unmeasured"
+"""User attribute of a trial that was told without a value: its value is made up."""
+
+_CAUTION: Final = (1.0, 1.0, 1.0, 0.5, 0.25)
+"""Weights of the risk, one drawn per trial: a wrong suspicion is put to the test now and then."""
+_ELITE: Final = 5
+_STEPS: Final = (2, 2, 3, 3, 4)
+_PER_STEP: Final = 10
+_ANYWHERE: Final = 80
+_LATEST: Final = 1_500
+"""Trials that the models learn from; with more, asking would take longer than it saves."""
+
+
+class GuidedChooser:
+    """Needs few trials; several objectives are weighed anew for each of them."""
+
+    def __init__(self, territory: Territory, seed: int) -> None:
+        self._territory = territory
+        self._space = territory.space
+        self._changes = Changes(territory.space)
+        self._control = territory.space.control().assignment
+        self._seed = seed
+
+    def choose(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, Value]:
+        """The control first; then the candidate of the highest merit."""
+        chance = random.Random(f"guided/{self._seed}/{trial.number}")  # noqa: S311
+        told = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[-_LATEST:]
+        if not told:
+            return dict(self._control)
+        assignments = [self._space.complete(one.params) for one in told]
+        feasible = np.array([all(v <= 0 for v in one.constraints.values()) for one in told])
+        measured = np.array([UNMEASURED not in one.user_attrs for one in told])
+        values = _utilities(told, measured, study.directions, chance)
+        items = self._changes.matrix(assignments)
+        good = [at for at in np.argsort(-values) if feasible[at] and measured[at]]
+        candidates = self._candidates([assignments[at] for at in good[:_ELITE]], chance)
+        if not candidates or not measured.any():
+            return self._anywhere(chance)
+        rows = self._changes.matrix(candidates)
+        failures = FailureModel(self._changes, items, ~feasible)
+        base = _value_of(self._control, assignments, values, measured)
+        rates = self._rates(study, items[measured], values[measured], base)
+        best = float(values[good[0]]) if good else base
+        merit = np.log(rates.expected_improvement(rows, best) + 1e-12)
+        merit += chance.choice(_CAUTION) * np.log1p(-failures.risk(rows) + 1e-9)
+        return candidates[int(np.argmax(merit))]
+
+    def settled(self, _study: optuna.Study, _trial: FrozenTrial, _values: Sequence[float]) -> None:
+        """Nothing is kept: the models are learned anew from the study."""
+
+    def _rates(self, study: optuna.Study, items: Any, values: Any, base: float) -> RateModel:
+        """The model of values; what runs now counts as what is expected of it: batches spread."""
+        model = RateModel(items, values, base)
+        running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        waiting = [self._space.complete(one.params) for one in running if one.params]
+        if not waiting:
+            return model
+        rows = self._changes.matrix(waiting)
+        means, _ = model.predict(rows)
+        return RateModel(np.vstack([items, rows]), np.concatenate([values, means]), base)
+
+    def _candidates(
+        self, elite: Sequence[Mapping[str, Value]], chance: random.Random
+    ) -> list[dict[str, Value]]:
+        starts = list(elite) or [self._control]
+        found: dict[str, dict[str, Value]] = {}
+        for start in starts[:2]:
+            for values in self._territory.one_change_away(start):
+                found[key_of(values)] = values
+        for start in starts:
+            for steps in _STEPS:
+                for _ in range(_PER_STEP):
+                    values = dict(start)
+                    for _ in range(steps):
+                        values = self._territory.step(values, chance)
+                    found[key_of(values)] = values
+        for _ in range(_ANYWHERE):
+            values = self._anywhere(chance)
+            found[key_of(values)] = values
+        new = [values for values in found.values() if self._territory.is_new(values)]
+        return [values for values in new if self._territory.allows(values)]
+
+    def _anywhere(self, chance: random.Random) -> dict[str, Value]:
+        return self._space.draw(_Dice(chance))
+
+
+class _Dice:
+    """Draws evenly from every domain."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def suggest_categorical(self, _name: str, choices: Sequence[Any]) -> Any:
+        return self._chance.choice(choices)
+
+    def suggest_int(
+        self, _name: str, low: int, high: int, *, step: int = 1, log: bool = False
+    ) -> int:
+        if log:
+            return round(math.exp(self._chance.uniform(math.log(low), math.log(high))))
+        return self._chance.randrange(low, high + 1, step)
+
+    def suggest_float(
+        self, _name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        if log:
+            return math.exp(self._chance.uniform(math.log(low), math.log(high)))
+        if step:
+            return low + step * self._chance.randrange(math.floor((high - low) / step + 1e-9) + 1)
+        return self._chance.uniform(low, high)
+
+
+def _utilities(
+    told: Sequence[FrozenTrial],
+    measured: Any,
+    directions: Sequence[StudyDirection],
+    chance: random.Random,
+) -> Any:
+    """One number per trial, the larger the better.
+
+    A rate counts by its logarithm. Several objectives are brought to [0, 1] and weighed at random
+    for each trial, the worst counting most (J. Knowles, "ParEGO", IEEE Transactions on Evolutionary
+    Computation 10, 2006), which leads to the whole front in the course of a study.
+    """
+    columns = []
+    for at, direction in enumerate(directions):
+        raw = np.array([(one.values or [0.0])[at] for one in told], dtype=float)
+        sign = 1.0 if direction == StudyDirection.MAXIMIZE else -1.0
+        positive = bool((raw[measured] > 0).all()) if measured.any() else False
+        columns.append(sign * (np.log(np.maximum(raw, 1e-9)) if positive else raw))
+    if len(columns) == 1:
+        return columns[0]
+    scaled = []
+    for column in columns:
+        seen = column[measured] if measured.any() else column
+        spread = float(seen.max() - seen.min()) or 1.0
+        scaled.append((column - seen.min()) / spread)
+    weights = [chance.expovariate(1.0) for _ in scaled]
+    weighed = [weight / sum(weights) * one for weight, one in zip(weights, scaled, strict=True)]
+    return np.min(weighed, axis=0) + 0.05 * np.sum(weighed, axis=0)
+
+
+def _value_of(
+    control: Mapping[str, Value],
+    assignments: Sequence[Mapping[str, Value]],
+    values: Any,
+    known: Any,
+) -> float:
+    """The control's value, or the median where it was not measured."""
+    for assignment, value, is_known in zip(assignments, values, known, strict=True):
+        if is_known and assignment == control:
+            return float(value)
+    return float(np.median(values[known]))
