@@ -64,11 +64,14 @@ def parity_gate(
     rung: str,
     prompts: int | None,
     self_parity: SelfParity | None = None,
+    skip: int = 0,
     speculates: bool | None = None,
     on_progress: Progress | None = None,
 ) -> GateResult:
     """Compare with the oracle on its first `prompts` prompts (all with None).
 
+    The first `skip` of them have passed on an earlier rung of this very session and are not asked
+    again; a greedy engine that answers them differently later is the canaries' prey.
     Exact mode stops at the first difference. An engine that speculates must show that it drafted
     tokens, else the gate is missing: equal tokens without a draft prove nothing about speculation.
     Whether it does, its metrics tell (vLLM counts drafts only then), unless `speculates` says.
@@ -77,7 +80,7 @@ def parity_gate(
     return asyncio.run(
         _gate(
             endpoint,
-            oracle.traces[:prompts],
+            oracle.traces[:prompts][skip:],
             objective.parity,
             rung,
             self_parity,

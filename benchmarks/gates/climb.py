@@ -32,7 +32,6 @@ from objectives import (
 )
 from tuner.verdict import Evidence, Judgement, judge
 
-
 RECENT = 4
 """Control sessions that the speed gate compares with."""
 
@@ -108,6 +107,7 @@ class _Trial:
     luck: float
     gates: list[GateResult] = field(default_factory=list)
     rate: Rate | None = None
+    compared: int = 0
 
     def climb(self) -> None:
         objective = self.study.objective
@@ -171,7 +171,10 @@ class _Trial:
         )
 
     def _parity(self, rung: Rung) -> GateResult:
-        self.study.machine.spend(self.study._parity_s(rung.parity_prompts), "parity")
+        self.study.machine.spend(
+            self.study._parity_s(rung.parity_prompts - self.compared), "parity"
+        )
+        self.compared = rung.parity_prompts
         return _passed("parity", GateKind.PARITY, rung.rung)
 
     def _canary(self, name: str, rung: Rung) -> GateResult:

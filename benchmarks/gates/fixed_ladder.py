@@ -22,6 +22,7 @@ class Tier:
     json: int
     colour: int
     quality: bool = False
+    parity: int = 0
 
 
 SMOKE, MEDIUM, DEEP = Tier(2, 32, 32), Tier(2, 64, 128), Tier(4, 128, 256, quality=True)
@@ -45,6 +46,7 @@ class FixedLadder:
         for index, tier in enumerate(self.tiers):
             if index == 0 or self.launch_each:
                 luck = machine.launch()
+            machine.spend(tier.parity * (128 / TOK_S + 0.06), "parity")
             rate = machine.measure(luck, truth, tier.repeats, workload).tok_s.mean
             for repeats in (tier.json, tier.colour):
                 clean = machine.canary(truth, repeats) is None and clean
@@ -61,7 +63,13 @@ class FixedLadder:
 def same_gates(objective: Objective) -> FixedLadder:
     """The objective's own gates, every one of them to its full depth, whatever came out."""
     tiers = tuple(
-        Tier(rung.repeats, rung.canary_repeats, rung.canary_repeats, quality=rung.quality)
+        Tier(
+            rung.repeats,
+            rung.canary_repeats,
+            rung.canary_repeats,
+            quality=rung.quality,
+            parity=rung.parity_prompts,
+        )
         for rung in objective.ladder
     )
     return FixedLadder("our gates, all to the end, A-B-A", tiers, launch_each=False, controls=2)
