@@ -21,6 +21,7 @@ from objectives.oracle import Oracle, SelfParity, record_oracle, self_parity, se
 from objectives.ordering import GateHistory, PlannedGate, order_gates
 from objectives.parity import parity_gate
 from objectives.quality import QualityBaseline, quality_gates, record_quality
+from objectives.providers import ProviderError, read_guidellm, read_vllm_bench
 from objectives.rate import Rate, Repeat
 from objectives.speed import slo_gates, speed_gate
 from objectives.statistics import Noise, Percentiles, Summary, corruption_bound
@@ -47,6 +48,7 @@ __all__ = [
     "Percentiles",
     "PlannedGate",
     "Progress",
+    "ProviderError",
     "QualityBaseline",
     "Rate",
     "Repeat",
@@ -68,6 +70,8 @@ __all__ = [
     "order_gates",
     "parity_gate",
     "quality_gates",
+    "read_guidellm",
+    "read_vllm_bench",
     "record_oracle",
     "record_quality",
     "self_parity",

@@ -220,7 +220,7 @@ def _case_gate(
     if answer.problem is not None:
         return gate(
             GateStatus.PASSED,
-            f"The case {name} says what the control says, which also {answer.problem}.",
+            f"The case {name} says what the control says (both are wrong: it {answer.problem}).",
             0.0,
         )
     also = " and is the control's, token for token" if suite.match_control else ""
