@@ -94,7 +94,9 @@ def metrics_text(model: str, flags: argparse.Namespace, counts: Counts) -> str:
         "request_time_per_output_token_seconds": counts.itl,
         "e2e_request_latency_seconds": counts.e2e,
         "request_prefill_time_seconds": counts.ttft,
-        "request_decode_time_seconds": counts.e2e,
+        "request_decode_time_seconds": [
+            whole - first for whole, first in zip(counts.e2e, counts.ttft, strict=False)
+        ],
         "request_queue_time_seconds": [0.0] * len(counts.e2e),
         "request_inference_time_seconds": counts.e2e,
     }
