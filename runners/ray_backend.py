@@ -403,6 +403,8 @@ def _host_name(node: dict[str, Any]) -> str:
 
 
 def _why(error: Exception) -> str:
-    """The first line of Ray's message: the rest repeats the actor's identifiers."""
+    """The line of Ray's message that says what happened: the last of a traceback, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+    if not lines:
+        return type(error).__name__
+    return lines[-1] if isinstance(error, ray.exceptions.RayTaskError) else lines[0]

@@ -86,7 +86,7 @@ def lane_of_study(files: StudyFiles, identity: Identity) -> str:
 def lane_label(files: StudyFiles) -> str:
     """The lane in words that people recognise: model, devices, objective."""
     devices = files.runner.devices
-    return f"{files.runner.model_name} · {devices.count}×{devices.kind} · {files.objective.name}"
+    return f"{files.runner.model_name} · {devices.count} x {devices.kind} · {files.objective.name}"
 
 
 def refusal(

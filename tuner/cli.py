@@ -42,7 +42,7 @@ StudyArgument = Annotated[
 TrialArgument = Annotated[int, typer.Argument(metavar="TRIAL", help="A number of `tuner trials`.")]
 
 
-class BadInput(Exception):
+class BadInput(Exception):  # noqa: N818 - it is what the user gave, not what we did
     """Something that the user gave cannot be used; the message is one sentence about it."""
 
 
@@ -87,7 +87,7 @@ def _interruptible(study: Study) -> Iterator[Stop]:
     """The first Ctrl-C (or SIGTERM) asks the study to stop; the second ends everything now."""
     stop = Stop()
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
         if stop.asked:
             sweep(study.marker, grace_s=2.0)
             os._exit(1)
@@ -111,11 +111,11 @@ def trials(
     json: Annotated[bool, typer.Option("--json", help="One JSON record per line.")] = False,
 ) -> None:
     """List a study's trials: what was changed, how far it came, and why it was rejected."""
-    from tuner.listing import UnknownChoice, chosen, table
+    from tuner.listing import UnknownChoiceError, chosen, table
 
     try:
         records = chosen(Study.load(study).ledger, verdict=verdict, sort=sort)
-    except UnknownChoice as error:
+    except UnknownChoiceError as error:
         raise BadInput(str(error)) from None
     if json:
         for record in records:
@@ -141,7 +141,7 @@ def export(
     trial: Annotated[
         int | None, typer.Option(help="Another accepted trial than the best one.")
     ] = None,
-    format: Annotated[str, typer.Option(help="What to write.")] = "sh",
+    wanted: Annotated[str, typer.Option("--format", help="What to write.")] = "sh",
     output: Annotated[
         Path | None, typer.Option(help="Where to write it; `-` for standard output.")
     ] = None,
@@ -154,7 +154,7 @@ def export(
     if record is None:
         raise BadInput(f"{study} has no accepted trial yet; run it first: tuner run {study}")
     try:
-        written = export_study(record, format, loaded.folder, output)
+        written = export_study(record, wanted, loaded.folder, output)
     except ExportError as error:
         raise BadInput(str(error)) from None
     if written is not None:

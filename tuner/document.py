@@ -113,7 +113,7 @@ def load(path: Path, model: type[Model]) -> Model:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """A clause such as `; did you mean 'dtype'?`, or the list of what is known if nothing is near."""
+    """A clause such as `; did you mean 'dtype'?`, or all that is known if nothing is near."""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{close[0]}'?"

@@ -68,10 +68,12 @@ class TrialRecord(BaseModel):
 
     @property
     def verdict(self) -> Verdict:
+        """What it says about its candidate."""
         return self.judgement.verdict
 
     @property
     def rejection(self) -> Rejection | None:
+        """Why it was not accepted; None if it was, or if nothing is decided."""
         return self.judgement.rejection
 
     @property
@@ -81,6 +83,7 @@ class TrialRecord(BaseModel):
 
     @property
     def seconds(self) -> float:
+        """Seconds from its first engine start to its last gate."""
         return sum(self.seconds_by_rung.values())
 
     @property
@@ -134,7 +137,7 @@ class Ledger:
         """
         if any(known.key == record.key for known in self._records):
             raise LedgerError(
-                f"{self.path}: trial {record.number}, attempt {record.attempt}, is recorded already."
+                f"{self.path}: trial {record.number}, attempt {record.attempt}, is there already."
             )
         line = record.model_dump_json().encode() + b"\n"
         with self.path.open("ab") as file:

@@ -6,7 +6,6 @@ belongs to one identity; when the control's identity no longer matches, it is re
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,22 +16,23 @@ from objectives import CanaryBaseline, Oracle, QualityBaseline, SelfParity
 class Reference(BaseModel):
     """The control's token traces and baselines, with how exactly it repeats itself.
 
-    `self_parity` compares it with a restarted server, also while that answers several requests.
+    `self_parity` compares it with a restarted server, also while that answers several requests; it
+    is None until the second server has been asked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     identity_sha: str
     oracle: Oracle
-    self_parity: SelfParity
     canaries: dict[str, CanaryBaseline]
     quality: QualityBaseline | None
+    self_parity: SelfParity | None = None
 
     def save(self, path: Path) -> None:
         """Write to `path` in one step: a reader sees the old file or the new one, never half."""
         unfinished = path.with_name(path.name + ".part")
         unfinished.write_text(self.model_dump_json(indent=1), encoding="utf-8")
-        os.replace(unfinished, path)
+        unfinished.replace(path)
 
     @classmethod
     def load(cls, path: Path, identity_sha: str) -> Reference | None:

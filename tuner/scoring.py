@@ -37,7 +37,7 @@ def constraints_of(record: TrialRecord, names: Sequence[str]) -> dict[str, float
     A failure that no gate of that name carries (the engine died in the middle of a canary, say)
     counts against the gate that was running, or against `startup`.
     """
-    values = {name: UNPROVEN for name in names}
+    values = dict.fromkeys(names, UNPROVEN)
     values["static"] = 0.0
     for gate in record.gates:
         if gate.gate in values:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from objectives import GateHistory, GateResult, Rate
 from runners import Backend, Lost, Progress, RayBackend, Ticket, engine_identity, sweep
+from tuner.ascent import Evaluation
 from tuner.candidate import (
     Candidate,
     Ground,
@@ -57,7 +58,7 @@ from tuner.telling import (
     trial_finished,
 )
 from tuner.tracking import Tracker
-from tuner.trial import ControlCheck, Evaluation, TrialOutcome, TrialPlan
+from tuner.trial import ControlCheck, TrialOutcome, TrialPlan
 from tuner.verdict import Code, Verdict
 
 POLL_S = 0.5
@@ -84,6 +85,7 @@ class Stop:
 
     @property
     def asked(self) -> bool:
+        """Whether somebody has asked."""
         return self._asked.is_set()
 
 
@@ -119,6 +121,7 @@ class Study:
 
     @property
     def name(self) -> str:
+        """Its name, as its file gives it."""
         return self.files.study.name
 
     @property
@@ -174,7 +177,7 @@ class Study:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StudyError(
-                    f"another process is running the study in {self.folder}; wait for it, or stop it"
+                    f"another process runs the study in {self.folder}; wait for it, or stop it"
                 ) from None
             yield
 
@@ -337,13 +340,14 @@ class _Run:
             return
         why = record.rejection.reason if record.rejection else "it did not finish"
         if record.role == "control" and record.verdict is not Verdict.ACCEPTED:
-            raise StudyError(f"the control does not pass, so nothing can be compared: {why}")
+            gate = record.rejection.gate if record.rejection else "to finish"
+            raise StudyError(f"the control fails {gate}, so nothing can be compared: {why}")
         if record.rejection is not None and record.rejection.code is Code.LANE_UNHEALTHY:
             self.ended_because = f"the lane is unhealthy: {why}"
             self.listen(Notice(level="error", message=f"Stopping: {self.ended_because}"))
 
     def _may_retry(self, record: TrialRecord) -> bool:
-        """Whether a trial is tried again: an invalid one, boundedly, unless it would only repeat."""
+        """Whether a trial is tried again: if invalid, boundedly, unless it would only repeat."""
         if record.verdict is not Verdict.INVALID:
             return False
         if record.rejection is not None and record.rejection.code in HOPELESS:
@@ -450,19 +454,24 @@ class _Run:
             history={rung.rung: self._history(rung.rung) for rung in self.files.objective.ladder},
         )
 
-    def _control_rates(self) -> tuple[Rate, ...]:
-        """The sessions of the present control, oldest first; also those run beside candidates."""
+    def _control_rates(self) -> dict[str, tuple[Rate, ...]]:
+        """The present control's sessions by host, oldest first; also those beside candidates."""
         control = self._control()
         if control is None:
-            return ()
-        own = [control.rate] if control.role == "candidate" and control.rate else []
-        beside = [
-            rate
-            for trial in self._lane_trials()
-            if control.identity.sha in (trial.control_sha, trial.identity.sha)
-            for rate in trial.control_rates
-        ]
-        return tuple(sorted([*own, *beside], key=lambda rate: rate.started_at))
+            return {}
+        by_host: dict[str, list[Rate]] = {}
+        for trial in self._lane_trials():
+            rates = list(trial.control_rates)
+            if trial.number == control.number and trial.role == "candidate" and trial.rate:
+                rates = [trial.rate]
+            elif control.identity.sha not in (trial.control_sha, trial.identity.sha):
+                continue
+            by_host.setdefault(trial.host, []).extend(rates)
+        return {
+            host: tuple(sorted(rates, key=lambda rate: rate.started_at))
+            for host, rates in by_host.items()
+            if rates
+        }
 
     def _history(self, rung: str) -> GateHistory:
         gates = [gate for trial in self._lane_trials() for gate in trial.gates]
@@ -472,7 +481,7 @@ class _Run:
         return [record for record in self.ledger.trials if record.lane == self.lane]
 
     def _control(self) -> TrialRecord | None:
-        """The accepted record that candidates are compared with, on this engine and in this lane."""
+        """The accepted record that candidates are compared with, on this engine, in this lane."""
         accepted = [
             trial
             for trial in self._lane_trials()

@@ -1,4 +1,4 @@
-"""The study document: which space, objective and runner, how much to spend, and where to keep it."""
+"""The study document: which space, objective and runner, what to spend, and where to keep it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StudyFile(BaseModel):
     )
     storage: str | None = Field(
         default=None,
-        description="Optuna storage URL, such as postgresql+psycopg://...; a journal file if unset.",
+        description="Optuna storage URL, as postgresql+psycopg://...; a journal file if unset.",
     )
     tracking: Tracking = Tracking()
     ray_address: str | None = Field(

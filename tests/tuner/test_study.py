@@ -142,14 +142,14 @@ def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_a_control_that_does_not_start_ends_the_study_with_the_reason(tmp_path: Path) -> None:
     study = write_study(tmp_path, enqueue=[], flags=("--die-at", "startup"))
-    with pytest.raises(StudyError, match="the control does not pass.*scripted failure"):
+    with pytest.raises(StudyError, match="the control fails startup.*scripted failure"):
         run(study)
     assert len(study.ledger) == 1
 
 
 def test_a_control_that_does_not_repeat_itself_ends_the_study(tmp_path: Path) -> None:
     study = write_study(tmp_path, enqueue=[], flags=("--corrupt-canary-at", "5"))
-    with pytest.raises(StudyError, match=r"the control does not pass.*canary"):
+    with pytest.raises(StudyError, match=r"the control fails canary\.json"):
         run(study)
 
 
@@ -177,7 +177,7 @@ def test_a_canary_that_the_control_fails_too_stops_the_study(tmp_path: Path) -> 
 
 def test_two_drivers_never_run_the_same_study(tmp_path: Path) -> None:
     study = write_study(tmp_path, enqueue=[])
-    with study._alone(), pytest.raises(StudyError, match="another process is running the study"):
+    with study._alone(), pytest.raises(StudyError, match="another process runs the study"):
         run(study)
 
 
