@@ -12,6 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 TAG = "mlflow.sharedViewState."
+RUN_NAME = "attributes.`Run Name`"
+
+WIDTHS_PX = {
+    RUN_NAME: 330,
+    "tags.`rejection.reason`": 420,
+    "tags.`rejection.code`": 150,
+    "tags.`changes`": 240,
+    "runDateAndNestInfo": 150,
+}
 
 
 @dataclass(frozen=True)
@@ -26,8 +35,9 @@ class RunsView:
 
     def as_tag(self) -> str:
         """The value of the experiment's tag."""
-        columns = [f"tags.`{name}`" for name in self.tags]
-        columns += [f"metrics.`{name}`" for name in self.metrics]
+        tags = [f"tags.`{name}`" for name in self.tags]
+        metrics = [f"metrics.`{name}`" for name in self.metrics]
+        order = [RUN_NAME, *tags, *metrics, "duration", "runDateAndNestInfo"]
         state = {
             "searchFilter": self.search,
             "orderByKey": self.order_by,
@@ -36,7 +46,9 @@ class RunsView:
             "lifecycleFilter": "Active",
             "modelVersionFilter": "All Runs",
             "datasetsFilter": [],
-            "selectedColumns": columns,
+            "selectedColumns": [*tags, *metrics],
+            "columnOrder": order,
+            "columnWidths": {name: WIDTHS_PX.get(name, 110) for name in order},
         }
         # A fixed date: the same view is the same tag, whoever writes it.
         return json.dumps({"name": self.name, "createdAt": 0, "state": json.dumps(state)})

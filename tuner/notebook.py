@@ -23,12 +23,17 @@ DECISIONS: dict[Verdict, str] = {
 
 
 def headline(record: TrialRecord) -> str:
-    """The trial in one line: number, verdict, code, rate. It names the run in MLflow."""
-    parts = [f"{record.number:04d} {record.verdict.value}"]
+    """The trial in one line: number, why, verdict, rate. It names the run in MLflow.
+
+    The code comes first: in the table's narrow column it is what can be read, and it implies the
+    verdict.
+    """
+    verdict = record.verdict.value
+    parts = [f"{record.number} {verdict}"]
     if record.rejection is not None:
-        parts.append(record.rejection.code.value)
+        parts = [f"{record.number} {record.rejection.code.value}", verdict]
     elif record.role == "control":
-        parts.append("control")
+        parts = [f"{record.number} control", verdict]
     if record.tok_s is not None:
         parts.append(f"{record.tok_s:.1f} tok/s")
     if record.attempt > 1:

@@ -62,6 +62,23 @@ def shown(uri: str) -> str:
     return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", uri)
 
 
+def runs_page(server: str, store: str, study_name: str) -> str:
+    """The address of the table with a study's trials, on a UI at `server` that shows `store`.
+
+    The front page of that UI if the store holds nothing of the study.
+    """
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=store)
+    for experiment in client.search_experiments():
+        found = client.search_runs(
+            [experiment.experiment_id], f"tags.`{KEY}` = '{study_name}'", max_results=1
+        )
+        if found:
+            return mlflow_views.link(server, experiment.experiment_id)
+    return server
+
+
 class Tracker:
     """Tells MLflow of a study's trials.
 

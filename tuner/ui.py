@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from tuner.study import Study
-from tuner.tracking import local_store, shown
+from tuner.tracking import local_store, runs_page, shown
 
 
 def command(store: str, host: str, port: int) -> list[str]:
@@ -31,8 +31,10 @@ def serve(study: Study, *, host: str, port: int) -> int:
         return 0
     # Job execution would start a dozen more processes, and none of them serves a study.
     env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    print(f"MLflow UI: http://{host}:{port} (takes about 20 seconds; Ctrl-C ends it)", flush=True)
     store = uri or local_store(study.folder)
+    # Its front page is about traces and agents; what is wanted is this study's lane.
+    page = runs_page(f"http://{host}:{port}", store, study.name)
+    print(f"MLflow UI (takes about 20 seconds; Ctrl-C ends it): {page}", flush=True)
     server = subprocess.Popen(command(store, host, port), env=env, start_new_session=True)
     try:
         return server.wait()
