@@ -20,8 +20,8 @@ from objectives.objective import (
 from objectives.oracle import Oracle, SelfParity, record_oracle, self_parity, self_parity_gate
 from objectives.ordering import GateHistory, PlannedGate, order_gates
 from objectives.parity import parity_gate
-from objectives.quality import QualityBaseline, quality_gates, record_quality
 from objectives.providers import ProviderError, read_guidellm, read_vllm_bench
+from objectives.quality import QualityBaseline, quality_gates, record_quality
 from objectives.rate import Rate, Repeat
 from objectives.speed import slo_gates, speed_gate
 from objectives.statistics import Noise, Percentiles, Summary, corruption_bound
