@@ -98,6 +98,23 @@ VIEWS: Mapping[str, RunsView] = {
 """The views, by the id that a link to one carries."""
 
 
+GUIDE = """Runs of one *lane*: same model files, hardware, workload and quality bar, so that they may be compared.
+
+A trial's name says its verdict, why it was rejected, and its rate. Its page opens with the notebook entry.
+
+| to see | type into the search box |
+| --- | --- |
+| which won | `tags.verdict = 'accepted'` |
+| which were rejected for what they say | ``tags.`rejection.kind` = 'correctness'`` |
+| which were only too slow | ``tags.`rejection.kind` = 'speed'`` |
+| which did not start, or died | ``tags.`rejection.kind` = 'engine'`` |
+| attempts that say nothing | `tags.verdict = 'invalid'` |
+| all but the study's own run | `tags.role != 'study'` |
+
+Or take a view from the menu *Views*: each has its filter and its columns.
+"""  # noqa: E501 - a Markdown table has long lines
+
+
 def link(server: str, experiment_id: str, view: str = "tuner-trials") -> str:
     """The address of a view; the workflow is named, as the UI otherwise opens on traces."""
     return (

@@ -235,7 +235,7 @@ class Tracker:
 
     def _experiment_tags(self) -> dict[str, str]:
         return {
-            NOTE: GUIDE,
+            NOTE: mlflow_views.GUIDE,
             "lane": self.lane,
             "mlflow.experimentKind": "custom_model_development",
             "mlflow.experiment.primaryMetric.name": "tok_s",
@@ -412,20 +412,3 @@ def _metric(kind: Any, point: Point, moment_ms: int) -> Any:
 
 def _batches(values: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
     return (values[start : start + size] for start in range(0, len(values), size))
-
-
-GUIDE = """Runs of one *lane*: same model files, hardware, workload and quality bar, so that they may be compared.
-
-A trial's name says its verdict, why it was rejected, and its rate. Its page opens with the notebook entry.
-
-| to see | type into the search box |
-| --- | --- |
-| which won | `tags.verdict = 'accepted'` |
-| which were rejected for what they say | ``tags.`rejection.kind` = 'correctness'`` |
-| which were only too slow | ``tags.`rejection.kind` = 'speed'`` |
-| which did not start, or died | ``tags.`rejection.kind` = 'engine'`` |
-| attempts that say nothing | `tags.verdict = 'invalid'` |
-| all but the study's own run | `tags.role != 'study'` |
-
-Or take a view from the menu *Views*: each has its filter and its columns.
-"""  # noqa: E501 - a Markdown table has long lines
