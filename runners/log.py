@@ -7,8 +7,6 @@ from pathlib import Path
 
 from runners.redaction import plain
 
-TAIL_BYTES = 4 * 1024 * 1024
-
 _SHARDS = re.compile(r"Loading .*shards:\s+(\d+)% Completed \| (\d+)/(\d+)")
 _STEP = re.compile(
     r"(Capturing [^:]{0,60}?|Warming up[^:]{0,40}?|Compiling [^:]{0,40}?)\W{0,3}:?\s*"
@@ -48,6 +46,8 @@ class LogFollower:
         return [plain(line.decode(errors="replace")).rstrip() for line in lines]
 
     def _read(self, path: Path) -> list[bytes]:
+        if not path.is_file():  # a device in its place may have no end
+            return []
         try:
             with path.open("rb") as file:
                 file.seek(self._offset)
@@ -72,6 +72,8 @@ def read_log(path: Path) -> list[str]:
     last = 0
     for number in [0, *_segments(path)]:
         segment = path.with_name(f"{path.name}.{number}") if number else path
+        if not segment.is_file():  # a device in its place may have no end
+            continue
         try:
             data = segment.read_bytes()
         except OSError:
