@@ -156,6 +156,14 @@ def test_the_leased_devices_are_the_default_and_the_callers_to_change(tmp_path: 
         assert client.get("/echo").json()["env"] == {"ZE_AFFINITY_MASK": "0,1"}
 
 
+def test_the_engine_is_confined_to_the_cores_that_it_had(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    script = write_launch_script(launchable({}, {}, cores=[core]), tmp_path / "launch.sh")
+    with started(script) as client:
+        pid = client.get("/echo").json()["pid"]
+        assert os.sched_getaffinity(pid) == {core}
+
+
 def test_it_prints_the_identity_and_starts_nothing(tmp_path: Path) -> None:
     record = launchable({}, {})
     script = write_launch_script(record, tmp_path / "launch.sh")

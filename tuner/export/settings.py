@@ -29,6 +29,7 @@ class Settings:
     `words` are the command with the marks `PORT` and `HOST`. `env` decides the result; `masks` say
     which devices were leased, which is the user's to set elsewhere. `inherit` are patterns of
     names that the engine gets from its caller, `secrets` names that it must get.
+    `cores` is a list of logical CPUs such as `0,1`, empty where the engine had all.
     """
 
     record: TrialRecord
@@ -40,6 +41,7 @@ class Settings:
     secrets: tuple[str, ...]
     host: str
     model: str
+    cores: str
 
     @property
     def program(self) -> str:
@@ -106,6 +108,7 @@ def settings_of(record: TrialRecord) -> Settings:
         secrets=tuple(launch["secrets"]),
         host=launch["host"],
         model=launch["model"],
+        cores=",".join(str(core) for core in launch.get("cores", ())),
     )
 
 

@@ -57,6 +57,7 @@ def shell_script(settings: Settings) -> str:
         secrets=settings.secrets,
         kept=[*(p for p in settings.inherit if _PATTERN.fullmatch(p)), *settings.secrets],
         words=settings.words,
+        cores=settings.cores,
         is_vllm=settings.is_vllm,
         packages="\n".join(f"{name} {version}" for name, version in packages.items()),
         package_names=[name for name in packages if name != "python"],
