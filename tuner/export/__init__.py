@@ -34,7 +34,8 @@ def export_study(
 ) -> Path | None:
     """Write an accepted trial in a format, by default beside the study's results.
 
-    `output` `-` means standard output, for which None is returned. Raises ExportError for a format
+    `output` `-` means standard output, for which None is returned. A unit comes with the script
+    that it starts. Raises ExportError for a format
     that there is not and for a trial that was not accepted.
     """
     wanted = format_of(format_name)
@@ -44,7 +45,10 @@ def export_study(
             f"trial {record.number} is {record.verdict.value}{why}; only an accepted trial is "
             "exported. To start it again as it was, take launch.sh from its artifacts."
         )
-    text = export(record, wanted)
+    script = (folder / FILE_NAMES[Format.SH]).resolve()
+    text = export(record, wanted, script=script)
+    if wanted is Format.SYSTEMD:
+        write_launch_script(record, script)
     if output is not None and str(output) == "-":
         sys.stdout.write(text)
         return None

@@ -30,6 +30,7 @@ class Settings:
     which devices were leased, which is the user's to set elsewhere. `inherit` are patterns of
     names that the engine gets from its caller, `secrets` names that it must get.
     `cores` is a list of logical CPUs such as `0,1`, empty where the engine had all.
+    `script` is where the launch script lies, for the formats that start it.
     """
 
     record: TrialRecord
@@ -42,6 +43,7 @@ class Settings:
     host: str
     model: str
     cores: str
+    script: Path
 
     @property
     def program(self) -> str:
@@ -88,7 +90,7 @@ class Settings:
         return " ".join(plain(line).split())
 
 
-def settings_of(record: TrialRecord) -> Settings:
+def settings_of(record: TrialRecord, script: Path) -> Settings:
     """The exportable part of a record's launch. Raises ExportError if it never had one."""
     launch = record.launch
     if not launch.get("argv"):
@@ -109,6 +111,7 @@ def settings_of(record: TrialRecord) -> Settings:
         host=launch["host"],
         model=launch["model"],
         cores=",".join(str(core) for core in launch.get("cores", ())),
+        script=script,
     )
 
 

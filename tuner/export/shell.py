@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from tuner.export.quoting import checksum_line, shell_word
 from tuner.export.settings import HOST, PORT, ExportError, Settings
+from tuner.export.templating import render
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATTERN = re.compile(r"[A-Za-z0-9_*?]+")
@@ -37,17 +36,12 @@ def shell_script(settings: Settings) -> str:
             raise ExportError(
                 f"no shell can set a variable named {name!r}; export as json instead."
             )
-    environment = Environment(
-        loader=PackageLoader("tuner"),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - this is no HTML; the filters quote for the shell
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"shell": shell_word, "command_word": command_word}
     packages = package_versions(settings)
     folder = Path(settings.model_word)
     single = folder.name in settings.model_files and len(settings.model_files) == 1
-    return environment.get_template("launch.sh.j2").render(
+    return render(
+        "launch.sh.j2",
+        filters={"shell": shell_word, "command_word": command_word},
         title=settings.title,
         identity=settings.record.identity.sha,
         model_note=_model_note(settings),
