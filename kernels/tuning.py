@@ -8,7 +8,7 @@ configurations are trials like any other.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from kernels.checking import CheckRow, candidate_or_default, check_row, describe
 from kernels.isolation import KernelWorker, Reply, WorkerSettings
 from kernels.listing import pick_ops
 from kernels.ops import Candidate, Case, KernelError, Op
-from kernels.space import Config, DeviceLimits
+from kernels.space import Config, DeviceLimits, Value
 
 QUICK_REPEATS = 8
 DEEP_REPEATS = 200
@@ -125,6 +125,7 @@ def tune(
     *,
     candidate: str | None = None,
     proposer: Proposer | None = None,
+    only: Mapping[str, Sequence[Value]] | None = None,
     on_trial: Callable[[KernelTrial], None] | None = None,
     budget: int | None = None,
     quick_repeats: int = QUICK_REPEATS,
@@ -137,6 +138,7 @@ def tune(
 ) -> TuneResult:
     """Try configurations until the proposer or the budget ends, then prove the fastest deeply.
 
+    `only` narrows the exhaustive search: meta-parameter -> the values to try.
     `compile_processes` workers first compile all legal configurations side by side (exhaustive
     search only). Raises KernelError for names that do not exist, for a candidate that cannot run
     on the device, and when no configuration is legal.
@@ -154,7 +156,11 @@ def tune(
         bench = Bench(worker, op, chosen, picked, limits, seed, samples, trial_timeout_s)
         ceilings = measured_ceilings(worker)
         if proposer is None:
-            configs = list(picked.space.legal(chosen.params, limits))
+            configs = [
+                config
+                for config in picked.space.legal(chosen.params, limits)
+                if all(config.get(name) in values for name, values in (only or {}).items())
+            ]
             if not configs:
                 raise KernelError(f"no configuration of {picked.name!r} is legal for {chosen.name}")
             random.Random(seed).shuffle(configs)

@@ -108,6 +108,7 @@ def tune_one(arguments: argparse.Namespace, op: str, case: str, candidate: str) 
         case,
         candidate=candidate,
         budget=arguments.budget,
+        only=json.loads(arguments.only) if arguments.only else None,
         quick_repeats=arguments.quick,
         deep_repeats=arguments.repeats,
         samples=arguments.samples,
@@ -118,14 +119,15 @@ def tune_one(arguments: argparse.Namespace, op: str, case: str, candidate: str) 
     report(result, time.monotonic() - started)
     if arguments.out:
         command = "python benchmarks/kernels/measure.py " + " ".join(
-            ["tune", op, "--case", case, "--candidate", candidate, *budget_words(arguments)]
+            ["tune", op, "--case", case, "--candidate", candidate, *narrowing(arguments)]
         )
         name = f"{arguments.prefix}{op}-{case}-{candidate}.jsonl".replace("_", "-")
         kernels.write_table(result, Path(arguments.out) / name, command=command)
 
 
-def budget_words(arguments: argparse.Namespace) -> list[str]:
-    return [] if arguments.budget is None else ["--budget", str(arguments.budget)]
+def narrowing(arguments: argparse.Namespace) -> list[str]:
+    words = [] if arguments.budget is None else ["--budget", str(arguments.budget)]
+    return words + (["--only", f"'{arguments.only}'"] if arguments.only else [])
 
 
 def report(result: TuneResult, seconds: float) -> None:
@@ -161,6 +163,7 @@ def main() -> int:
     parser.add_argument("--quick", type=int, default=8)
     parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--budget", type=int)
+    parser.add_argument("--only", help="JSON: meta-parameter -> list of values to try")
     parser.add_argument("--processes", type=int, default=0)
     parser.add_argument("--op-file", nargs="*", default=[])
     parser.add_argument("--prefix", default="")

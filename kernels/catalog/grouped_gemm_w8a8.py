@@ -167,3 +167,42 @@ def triton_grouped(inputs: Tensors, outputs: Tensors, config: Config) -> None:
     from kernels.triton_kernels.grouped_gemm import launch_grouped_gemm
 
     launch_grouped_gemm(**inputs, out=outputs["y"], config=config)
+
+
+def row_registers_fit(config: Config, params: Mapping[str, Any], limits: DeviceLimits) -> bool:
+    threads = int(config["num_warps"]) * limits.warp_size
+    step = min(int(config["BLOCK_K"]), max(32, int(params["k"])))
+    return int(config["BLOCK_N"]) * step // 4 // threads <= ACCUMULATORS_PER_THREAD
+
+
+def row_step_fits(config: Config, params: Mapping[str, Any], limits: DeviceLimits) -> bool:
+    return int(config["BLOCK_K"]) <= max(128, int(params["k"]))
+
+
+@grouped_gemm_w8a8.candidate(
+    needs=("triton",),
+    devices=("cuda",),
+    space=Space(
+        {
+            "BLOCK_N": (1, 2, 4, 8, 16, 32, 64, 128),
+            "BLOCK_K": (128, 256, 512, 1024, 2048),
+            "num_warps": (1, 2, 4, 8),
+        },
+        (
+            Constraint("the tile exceeds a thread's registers", row_registers_fit),
+            Constraint("a step along k is longer than k", row_step_fits),
+        ),
+        default={"BLOCK_N": 2, "BLOCK_K": 1024, "num_warps": 1},
+    ),
+)
+def triton_rows(inputs: Tensors, outputs: Tensors, config: Config) -> None:
+    """No matrix units: one program per row and few columns, four products an instruction."""
+    from kernels.triton_kernels.grouped_gemm import launch_row_gemm
+
+    launch_row_gemm(
+        **inputs,
+        out=outputs["y"],
+        block_n=config["BLOCK_N"],
+        block_k=config["BLOCK_K"],
+        num_warps=config["num_warps"],
+    )

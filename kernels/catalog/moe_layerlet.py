@@ -94,9 +94,9 @@ SEPARATE_SPACE = Space(
     default={
         "BLOCK_M": 16,
         "BLOCK_N1": 16,
-        "BLOCK_K1": 256,
+        "BLOCK_K1": 512,
         "SPLIT_K1": 1,
-        "BLOCK_N2": 128,
+        "BLOCK_N2": 64,
         "BY_TILE": 0,
         "num_warps": 4,
         "num_stages": 4,
@@ -112,6 +112,26 @@ def triton_steps(inputs: Tensors, outputs: Tensors, config: Config) -> None:
     from kernels.triton_kernels.layerlet import launch_separate
 
     launch_separate(inputs, outputs["y"], config)
+
+
+ROW_STEPS_SPACE = Space(
+    {
+        "BLOCK_N1": (1, 2, 4, 8),
+        "BLOCK_K1": (1024, 2048),
+        "BLOCK_N2": (16, 32, 64, 128),
+        "num_warps": (1, 2, 4),
+        "num_warps2": (1, 2, 4),
+    },
+    default={"BLOCK_N1": 2, "BLOCK_K1": 1024, "BLOCK_N2": 64, "num_warps": 1, "num_warps2": 1},
+)
+
+
+@moe_layerlet.candidate(needs=("triton",), devices=("cuda",), space=ROW_STEPS_SPACE, separate=True)
+def triton_row_steps(inputs: Tensors, outputs: Tensors, config: Config) -> None:
+    """Four Triton kernels, one per step, with the row-by-row GEMM that suits one token best."""
+    from kernels.triton_kernels.layerlet import launch_separate_rows
+
+    launch_separate_rows(inputs, outputs["y"], config)
 
 
 def rows_fit(config: Config, params: Mapping[str, Any], limits: DeviceLimits) -> bool:
@@ -142,7 +162,8 @@ def registers_fit(config: Config, params: Mapping[str, Any], limits: DeviceLimit
     if config["MATH"] == "dot":
         return 2 * int(config["BLOCK_M"]) * int(config["BLOCK_N1"]) // threads <= 128
     first = 2 * int(config["BLOCK_N1"]) * int(config["BLOCK_K1"]) // 4 // threads
-    second = int(config["BLOCK_N2"]) * int(params["intermediate"]) // 4 // threads
+    second_threads = int(config["num_warps2"]) * limits.warp_size
+    second = int(config["BLOCK_N2"]) * int(params["intermediate"]) // 4 // second_threads
     return first <= 128 and second <= 128
 
 
@@ -158,10 +179,11 @@ TWO_LAUNCH_SPACE = Space(
         "BLOCK_M": (16, 32, 64),
         "BLOCK_N1": (1, 2, 4, 8, 16, 32),
         "BLOCK_K1": (256, 512, 1024, 2048),
-        "BLOCK_N2": (32, 64, 128, 256),
+        "BLOCK_N2": (16, 32, 64, 128, 256),
         "BY_TILE": (0, 1),
         "EARLY": (0, 1),
         "num_warps": (1, 2, 4, 8),
+        "num_warps2": (1, 2, 4),
         "num_stages": (2, 3, 4),
     },
     (
@@ -175,12 +197,13 @@ TWO_LAUNCH_SPACE = Space(
     default={
         "MATH": "dp4a",
         "BLOCK_M": 16,
-        "BLOCK_N1": 4,
-        "BLOCK_K1": 2048,
-        "BLOCK_N2": 256,
+        "BLOCK_N1": 1,
+        "BLOCK_K1": 1024,
+        "BLOCK_N2": 64,
         "BY_TILE": 0,
         "EARLY": 1,
-        "num_warps": 4,
+        "num_warps": 1,
+        "num_warps2": 1,
         "num_stages": 2,
     },
 )
@@ -248,7 +271,7 @@ ONE_LAUNCH_SPACE = Space(
         Constraint("programs that wait for one another would not all be resident",
                    programs_are_resident),
     ),
-    default={"BLOCK_N1": 4, "BLOCK_K1": 2048, "PREFETCH": 1, "EARLY": 1, "num_warps": 4},
+    default={"BLOCK_N1": 4, "BLOCK_K1": 1024, "PREFETCH": 1, "EARLY": 1, "num_warps": 4},
 )
 
 

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
-"""W8A8 grouped GEMM on the matrix units, with offsets, optionally split along k."""
+"""W8A8 grouped GEMM with offsets: on the matrix units, optionally split along k, or row by row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import triton
 import triton.language as tl
 
-from kernels.triton_kernels.numerics import to_bf16
+from kernels.triton_kernels.numerics import dp4a, to_bf16
 from kernels.triton_kernels.scratch import kept_zeros
 
 if TYPE_CHECKING:
@@ -165,4 +165,76 @@ def launch_grouped_gemm(
         config["BY_TILE"],
         num_warps=config["num_warps"],
         num_stages=config["num_stages"],
+    )
+
+
+@triton.jit
+def row_gemm_kernel(
+    a,
+    a_scale,
+    w,
+    w_scale,
+    offsets,
+    out,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    EXPERTS: tl.constexpr,
+    EXPERTS_BLOCK: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """One row times BLOCK_N of its expert's columns, four products an instruction."""
+    row = tl.program_id(0)
+    expert, first, end = find_tile(offsets, row, EXPERTS, EXPERTS_BLOCK, 1, 0)
+    if first >= end:
+        return
+    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    column_inside = column < N
+    w_row = expert.to(tl.int64) * N + column
+    packed = tl.arange(0, BLOCK_K // 4)
+    a4 = a.to(tl.pointer_type(tl.int32))
+    w4 = w.to(tl.pointer_type(tl.int32))
+    sums = tl.zeros((BLOCK_N, BLOCK_K // 4), tl.int32)
+    for step in tl.static_range(0, K // 4, BLOCK_K // 4):
+        k_inside = step + packed < K // 4
+        left = tl.load(a4 + row * (K // 4) + step + packed, mask=k_inside, other=0)
+        place = w_row[:, None] * (K // 4) + step + packed[None, :]
+        inside = column_inside[:, None] & k_inside[None, :]
+        right = tl.load(w4 + place, mask=inside, other=0)
+        sums += dp4a(tl.broadcast_to(left[None, :], (BLOCK_N, BLOCK_K // 4)), right)
+    row_step = tl.load(a_scale + row)
+    column_step = tl.load(w_scale + w_row, mask=column_inside, other=0.0)
+    scaled = tl.sum(sums, axis=1).to(tl.float32) * row_step * column_step
+    tl.store(out + row * N + column, to_bf16(scaled), mask=column_inside)
+
+
+def launch_row_gemm(
+    a: torch.Tensor,
+    a_scale: torch.Tensor,
+    w: torch.Tensor,
+    w_scale: torch.Tensor,
+    offsets: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    block_n: int,
+    block_k: int,
+    num_warps: int,
+) -> None:
+    """As `launch_grouped_gemm`, a program per row; k is a multiple of 4."""
+    rows, k = a.shape
+    experts, n, _ = w.shape
+    row_gemm_kernel[(rows, triton.cdiv(n, block_n))](
+        a,
+        a_scale,
+        w,
+        w_scale,
+        offsets,
+        out,
+        n,
+        k,
+        experts,
+        triton.next_power_of_2(experts),
+        block_n,
+        min(block_k, triton.next_power_of_2(k)),
+        num_warps=num_warps,
     )
