@@ -84,10 +84,14 @@ def canary_gate(
     repeats: int,
     rung: str,
     baseline: CanaryBaseline | None = None,
+    already: int = 0,
     confidence: float = 0.95,
     on_progress: Progress | None = None,
 ) -> GateResult:
     """Repeat the canary until it fails or `repeats` are clean.
+
+    The first `already` of them were clean on an earlier rung of this very session; they count, and
+    are not asked again.
 
     An answer is right when it fits the expected value and schema and has the very tokens of the
     baseline (with `expected: control`), else of this session's first answer. Without an expected
@@ -97,7 +101,15 @@ def canary_gate(
     if repeats < 1:
         raise ValueError("a canary gate needs at least one repeat.")
     return asyncio.run(
-        _gate(endpoint, canary, repeats, rung, baseline, confidence, on_progress or ignore_progress)
+        _gate(
+            endpoint,
+            canary,
+            range(already, repeats),
+            rung,
+            baseline,
+            confidence,
+            on_progress or ignore_progress,
+        )
     )
 
 
@@ -126,13 +138,13 @@ async def _learn(
 async def _gate(
     endpoint: Endpoint,
     canary: Canary,
-    repeats: int,
+    asked: range,
     rung: str,
     baseline: CanaryBaseline | None,
     confidence: float,
     on_progress: Progress,
 ) -> GateResult:
-    name = f"canary.{canary.name}"
+    name, repeats = f"canary.{canary.name}", asked.stop
     started_s = time.perf_counter()
     if canary.expected == "control" and baseline is None:
         return GateResult(
@@ -146,7 +158,7 @@ async def _gate(
     ask = ask_for(canary.prompt, canary.api, max_tokens=canary.max_tokens)
     reference = baseline.ids if baseline is not None and canary.expected == "control" else None
     async with Client(endpoint) as client:
-        for index in range(repeats):
+        for index in asked:
             answer = await client.complete(ask)
             problem = _wrong(canary, answer)
             if problem is None and reference is not None and answer.ids != reference:

@@ -108,6 +108,7 @@ class _Trial:
     gates: list[GateResult] = field(default_factory=list)
     rate: Rate | None = None
     compared: int = 0
+    clean: dict[str, int] = field(default_factory=dict)
 
     def climb(self) -> None:
         objective = self.study.objective
@@ -179,7 +180,8 @@ class _Trial:
 
     def _canary(self, name: str, rung: Rung) -> GateResult:
         depth = self._depth(rung)
-        failed = self.study.machine.canary(self.truth, depth)
+        failed = self.study.machine.canary(self.truth, depth, self.clean.get(name, 0))
+        self.clean[name] = depth
         if failed is None:
             return _passed(name, GateKind.CANARY, rung.rung, corruption_bound(depth))
         self.study.failure_repeats.append(failed)

@@ -94,16 +94,19 @@ class Machine:
             self.spend(rows[-1].total_s, "speed")
         return _rate(rows, workload, started_at)
 
-    def canary(self, truth: Truth | None, repeats: int) -> int | None:
-        """Run a canary; the 1-based repeat at which it failed, None if all were clean."""
+    def canary(self, truth: Truth | None, repeats: int, already: int = 0) -> int | None:
+        """Run a canary; the 1-based repeat at which it failed, None if all were clean.
+
+        The first `already` repeats were clean on an earlier rung of the session.
+        """
         failed = None
         if truth is not None and truth.corrupt_probability:
-            failed = int(self.generator.geometric(truth.corrupt_probability))
+            failed = already + int(self.generator.geometric(truth.corrupt_probability))
         elif truth is not None and truth.corrupt_from:
             failed = truth.corrupt_from
         if failed is not None and failed > repeats:
             failed = None
-        self.spend(CANARY_S * (failed or repeats), "canary")
+        self.spend(CANARY_S * ((failed or repeats) - already), "canary")
         return failed
 
 

@@ -46,6 +46,13 @@ def test_clean_repeats_bound_the_corruption_rate(serve: Serve) -> None:
     assert gate.constraint <= 0
 
 
+def test_clean_repeats_of_an_earlier_rung_count_and_are_not_asked_again(serve: Serve) -> None:
+    endpoint = serve("--tok-s", "0", "--corrupt-canary-at", "5")
+    gate = canary_gate(endpoint, JSON, repeats=10, already=7, rung="deep")
+    assert gate.status is GateStatus.PASSED
+    assert gate.evidence["corruption_bound"] == pytest.approx(corruption_bound(10))
+
+
 def test_what_the_control_says_can_be_the_expected_answer(
     serve: Serve, objective: Objective
 ) -> None:
