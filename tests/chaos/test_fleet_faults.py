@@ -202,7 +202,7 @@ def test_a_host_that_leaves_loses_its_trials_and_one_that_joins_is_used(
     lost = until(fleet, Lost, 60)
     assert hosts[lost.ticket] == "delta"
     assert not lost.cancelled
-    assert fleet.capacity(FOUR).total == 3
+    assert eventually(lambda: _turn(fleet) or fleet.capacity(FOUR).total == 3, 30)
     nodes["delta"] = add_host(made, "delta")
     assert eventually(lambda: _turn(fleet) or fleet.capacity(FOUR).total == 4, 60)
     for ticket in tickets.keys() - {lost.ticket}:
