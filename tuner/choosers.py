@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial
 from search_spaces import SearchSpace, Value
 from search_spaces.knob import Knob
 
-SamplerName = Literal["guided", "tpe", "gp", "nsga2", "nsga3", "random", "exhaustive"]
+SamplerName = Literal["guided", "tpe", "gp", "nsga2", "nsga3", "random", "exhaustive", "stack"]
 SAMPLERS: tuple[str, ...] = get_args(SamplerName)
 
 _SEED_STRIDE = 1_000_003

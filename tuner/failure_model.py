@@ -27,7 +27,7 @@ _PRIOR_PAIR: Final = 0.03
 _PRIOR_WEIGHT: Final = 2.0
 """How many observations the prior counts for."""
 _CLEARED: Final = 1e-4
-_CEILING: Final = 0.995
+_CEILING: Final = 0.97
 _ROUNDS: Final = 15
 _REMEMBERED: Final = 400
 """Failures from which blame is learned; the latest ones. More take longer and say the same."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import optuna
+from numpy.typing import NDArray
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -28,8 +29,10 @@ from tuner.steering import Territory, key_of
 UNMEASURED: Final = "unmeasured"
 """User attribute of a trial that was told without a value: its value is made up."""
 
-_CAUTION: Final = (1.0, 1.0, 1.0, 0.5, 0.25)
-"""Weights of the risk, one drawn per trial: a wrong suspicion is put to the test now and then."""
+_PROBE_EVERY: Final = 3
+"""Every so many trials try one promising change by itself, suspected or not. Only this clears a
+change that always came with another that fails."""
+_PROBE_CAUTION: Final = 0.1
 _ELITE: Final = 5
 _STEPS: Final = (2, 2, 3, 3, 4)
 _PER_STEP: Final = 10
@@ -47,6 +50,8 @@ class GuidedChooser:
         self._changes = Changes(territory.space)
         self._control = territory.space.control().assignment
         self._seed = seed
+        # A finished trial never changes, and describing thousands anew takes longer than learning.
+        self._known: dict[int, tuple[dict[str, Value], NDArray[np.float64]]] = {}
 
     def choose(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, Value]:
         """The control first; then the candidate of the highest merit."""
@@ -54,13 +59,18 @@ class GuidedChooser:
         told = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[-_LATEST:]
         if not told:
             return dict(self._control)
-        assignments = [self._space.complete(one.params) for one in told]
+        described = [self._described(one) for one in told]
+        assignments = [assignment for assignment, _ in described]
         feasible = np.array([all(v <= 0 for v in one.constraints.values()) for one in told])
         measured = np.array([UNMEASURED not in one.user_attrs for one in told])
         values = _utilities(told, measured, study.directions, chance)
-        items = self._changes.matrix(assignments)
+        items = np.array([row for _, row in described])
         good = [at for at in np.argsort(-values) if feasible[at] and measured[at]]
-        candidates = self._candidates([assignments[at] for at in good[:_ELITE]], chance)
+        elite = [assignments[at] for at in good[:_ELITE]]
+        probing = trial.number % _PROBE_EVERY == _PROBE_EVERY - 1
+        candidates = self._single_changes(elite) if probing else []
+        probing = bool(candidates)
+        candidates = candidates or self._candidates(elite, chance)
         if not candidates or not measured.any():
             return self._anywhere(chance)
         rows = self._changes.matrix(candidates)
@@ -68,12 +78,23 @@ class GuidedChooser:
         base = _value_of(self._control, assignments, values, measured)
         rates = self._rates(study, items[measured], values[measured], base)
         best = float(values[good[0]]) if good else base
-        merit = np.log(rates.expected_improvement(rows, best) + 1e-12)
-        merit += chance.choice(_CAUTION) * np.log1p(-failures.risk(rows) + 1e-9)
+        safe = np.log1p(-failures.risk(rows) + 1e-9)
+        if probing:
+            mean, deviation = rates.predict(rows)
+            merit = mean + deviation + _PROBE_CAUTION * safe
+        else:
+            merit = np.log(rates.expected_improvement(rows, best) + 1e-12) + safe
         return candidates[int(np.argmax(merit))]
 
     def settled(self, _study: optuna.Study, _trial: FrozenTrial, _values: Sequence[float]) -> None:
         """Nothing is kept: the models are learned anew from the study."""
+
+    def _described(self, trial: FrozenTrial) -> tuple[dict[str, Value], NDArray[np.float64]]:
+        """The trial's assignment, and its changes."""
+        if trial.number not in self._known:
+            assignment = self._space.complete(trial.params)
+            self._known[trial.number] = assignment, self._changes.of(assignment)
+        return self._known[trial.number]
 
     def _rates(self, study: optuna.Study, items: Any, values: Any, base: float) -> RateModel:
         """The model of values; what runs now counts as what is expected of it: batches spread."""
@@ -86,26 +107,34 @@ class GuidedChooser:
         means, _ = model.predict(rows)
         return RateModel(np.vstack([items, rows]), np.concatenate([values, means]), base)
 
+    def _single_changes(self, elite: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
+        starts = [self._control, *elite[:1]]
+        return self._allowed(
+            values for start in starts for values in self._territory.one_change_away(start)
+        )
+
+    def _allowed(self, assignments: Iterable[dict[str, Value]]) -> list[dict[str, Value]]:
+        """Those that are new and not refused, each once."""
+        found = {key_of(values): values for values in assignments}
+        new = [values for values in found.values() if self._territory.is_new(values)]
+        return [values for values in new if self._territory.allows(values)]
+
     def _candidates(
         self, elite: Sequence[Mapping[str, Value]], chance: random.Random
     ) -> list[dict[str, Value]]:
         starts = list(elite) or [self._control]
-        found: dict[str, dict[str, Value]] = {}
-        for start in starts[:2]:
-            for values in self._territory.one_change_away(start):
-                found[key_of(values)] = values
+        found = [
+            values for start in starts[:2] for values in self._territory.one_change_away(start)
+        ]
         for start in starts:
             for steps in _STEPS:
                 for _ in range(_PER_STEP):
                     values = dict(start)
                     for _ in range(steps):
                         values = self._territory.step(values, chance)
-                    found[key_of(values)] = values
-        for _ in range(_ANYWHERE):
-            values = self._anywhere(chance)
-            found[key_of(values)] = values
-        new = [values for values in found.values() if self._territory.is_new(values)]
-        return [values for values in new if self._territory.allows(values)]
+                    found.append(values)
+        found += [self._anywhere(chance) for _ in range(_ANYWHERE)]
+        return self._allowed(found)
 
     def _anywhere(self, chance: random.Random) -> dict[str, Value]:
         return self._space.draw(_Dice(chance))

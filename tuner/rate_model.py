@@ -17,9 +17,9 @@ from scipy import linalg, special  # type: ignore[import-untyped]  # scipy ships
 from tuner.changes import Matrix
 
 _COMMON: Final = 0.1
-_SCALES: Final = (0.05, 0.1, 0.2, 0.4)
-"""Candidates for the typical effect of one change, in units of the value (for logarithms: 5 % and
-up); the likeliest is taken."""
+_SCALES: Final = (0.1, 0.2)
+"""Candidates for the typical effect of one change, in units of the value (for logarithms: 10 % and
+20 %); the likeliest is taken."""
 _PAIR_SHARE: Final = 0.4
 _NOISE: Final = 0.02
 """Repeats of one configuration differ by about 2 % within a session."""

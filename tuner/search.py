@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any, Literal
 
 import optuna
 from optuna.storages import BaseStorage, JournalStorage
@@ -19,8 +19,15 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from search_spaces import SearchSpace, Value
 from search_spaces.knob import spelt
-from tuner.choosers import Chooser, ExhaustiveChooser, OptunaChooser, SamplerName
+from tuner.choosers import (
+    Chooser,
+    ExhaustiveChooser,
+    OptunaChooser,
+    SamplerName,
+    distribution,
+)
 from tuner.guided import UNMEASURED, GuidedChooser
+from tuner.stack import StackChooser
 from tuner.steering import Exhausted, SteeringSampler, Territory
 
 __all__ = ["Direction", "Outcome", "Proposal", "SamplerName", "Search"]
@@ -194,6 +201,29 @@ class Search:
 
     # Telling.
 
+    def learn(self, assignment: Mapping[str, Value], outcome: Outcome) -> None:
+        """Warm start: what an earlier trial on the same ground told, as if it had been told here.
+
+        It is not asked again. Raises UnknownKnob or BadValue when it does not fit the space.
+        """
+        values = self.space.configure(assignment).assignment
+        self._check_names(outcome.constraints)
+        drawn = self._drawn(values)
+        told = self._pessimistic() if outcome.value is None else _several(outcome.value)
+        attributes: dict[str, Any] = {_ORIGIN: "learned", _QUEUED: values}
+        if outcome.value is None:
+            attributes[UNMEASURED] = True
+        self._study.add_trial(
+            optuna.trial.create_trial(
+                params=drawn,
+                distributions={name: distribution(self.space.knobs[name]) for name in drawn},
+                values=told,
+                user_attrs=attributes,
+                constraints=dict(outcome.constraints),
+            )
+        )
+        self._territory.take(values)
+
     def tell(
         self, number: int, value: float | Sequence[float] | None, constraints: Mapping[str, float]
     ) -> None:
@@ -301,6 +331,8 @@ def _chooser(territory: Territory, sampler: SamplerName, seed: int) -> Chooser:
     space = territory.space
     if sampler == "guided":
         return GuidedChooser(territory, seed)
+    if sampler == "stack":
+        return StackChooser(territory)
     if sampler == "exhaustive":
         return ExhaustiveChooser(space)
     if sampler == "gp" and find_spec("torch") is None:

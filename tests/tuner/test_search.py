@@ -47,7 +47,9 @@ def run(study: Search, trials: int) -> list[Proposal]:
     return proposals
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2", "nsga3", "random", "exhaustive", "guided"])
+@pytest.mark.parametrize(
+    "sampler", ["tpe", "gp", "nsga2", "nsga3", "random", "exhaustive", "guided"]
+)
 def test_every_sampler_asks_each_allowed_configuration_once_and_then_stops(sampler: str) -> None:
     asked = [str(p.assignment) for p in run(search(sampler=sampler), 99)]
     # 2 (eager) * 4 (no speculation, or three depths) * 2 (the third block size is a dead end)

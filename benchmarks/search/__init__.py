@@ -1,0 +1,1 @@
+"""Search methods replayed over tables of outcomes."""
