@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from tuner.export.quoting import checksum_line, shell_word
 from tuner.export.settings import HOST, PORT, ExportError, Settings
 from tuner.export.templating import render
+from tuner.identity import Identity
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATTERN = re.compile(r"[A-Za-z0-9_*?]+")
@@ -24,6 +28,9 @@ for name in sys.argv[1:]:
 
 FOLDER_PROBE = """import importlib.util as u, os
 print(os.path.dirname(u.find_spec("vllm").origin))"""
+
+MEASURED = "# measured: "
+"""Begins the line of a script that holds its identity."""
 
 PACKAGES = {"torch": "torch", "transformers": "transformers", "triton": "triton"}
 """Facts of an engine's identity that are the version of a package, with the package's name."""
@@ -52,6 +59,7 @@ def shell_script(settings: Settings) -> str:
         kept=[*(p for p in settings.inherit if _PATTERN.fullmatch(p)), *settings.secrets],
         words=settings.words,
         cores=settings.cores,
+        measured=json.dumps(settings.record.identity.model_dump(mode="json")),
         is_vllm=settings.is_vllm,
         packages="\n".join(f"{name} {version}" for name, version in packages.items()),
         package_names=[name for name in packages if name != "python"],
@@ -63,6 +71,17 @@ def shell_script(settings: Settings) -> str:
         model_sums=_sums(settings.model_files),
         model_count=len(settings.model_files),
     )
+
+
+def identity_in(script: str) -> Identity | None:
+    """The identity that a launch script carries as data; None if the text is no launch script."""
+    lines = [line for line in script.splitlines() if line.startswith(MEASURED)]
+    if not lines:
+        return None
+    try:
+        return Identity.model_validate_json(lines[-1].removeprefix(MEASURED))
+    except ValidationError:
+        return None
 
 
 def command_word(word: str) -> str:
