@@ -120,6 +120,10 @@ class Backend(ABC):
     def quarantine(self, device: Device, reason: str) -> None:
         """Gives this device to nobody until its health check passes."""
 
+    @abstractmethod
+    def stranded(self, devices: Demand) -> str | None:
+        """Why no trial of this demand can run any more without a person; None while one may."""
+
     def __enter__(self) -> Self:
         return self
 

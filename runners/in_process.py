@@ -89,6 +89,12 @@ class InProcessBackend(Backend):
         """See `Backend`."""
         self._book.put_aside(device.id, reason)
 
+    def stranded(self, devices: Demand) -> str | None:
+        """See `Backend`. Nobody checks a device's health again here."""
+        if self._running or self._book.capacity(devices).total:
+            return None
+        return self._book.why_none()
+
     def _start_what_can_start(self) -> None:
         for waiting, lease in self._dispatch.assign():
             self._leases[waiting.ticket] = lease

@@ -105,6 +105,11 @@ class LeaseBook:
         """Devices that are given to nobody, with the reason."""
         return dict(self._aside)
 
+    def why_none(self) -> str:
+        """Why no device can be given out: each that is put aside, with its reason."""
+        told = [f"{device} ({reason})" for device, reason in sorted(self._aside.items())]
+        return f"no healthy device is left: {'; '.join(told) or 'all hosts are gone'}"
+
     def capacity(self, demand: Demand) -> Capacity:
         """How many trials of this demand run at most, and how many could start now."""
         healthy = [d for d in self._devices.values() if d.id not in self._aside]

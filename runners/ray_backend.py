@@ -158,6 +158,14 @@ class RayBackend(Backend):
         self._book.put_aside(device.id, reason)
         self._quarantined[device.id] = quarantine(device.id, reason, time.monotonic())
 
+    def stranded(self, devices: Demand) -> str | None:
+        """See `Backend`. A device in quarantine may come back until its checks are given up."""
+        if self._attempts or self._book.capacity(devices).total:
+            return None
+        if any(not record.given_up for record in self._quarantined.values()):
+            return None
+        return self._book.why_none()
+
     def close(self) -> None:
         """Kills every trial, waits until its engines are gone, and stops a Ray that is ours."""
         if not ray.is_initialized():

@@ -20,6 +20,9 @@ OWNED = "TUNER_RAY"
 
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Under memory pressure Ray would kill our small actors; it is the engines that are large, and
+    # the kernel knows which.
+    "RAY_memory_monitor_refresh_ms": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     # We set the masks ourselves, per lease and in the engine's environment only.
     "RAY_EXPERIMENTAL_NOSET_ZE_AFFINITY_MASK": "1",

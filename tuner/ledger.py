@@ -185,9 +185,9 @@ class Ledger:
         """The accepted identity that candidates are compared with now: the last one accepted."""
         return next((r for r in reversed(self._records) if r.verdict is Verdict.ACCEPTED), None)
 
-    def attempts(self, number: int) -> int:
-        """How many attempts of this trial are recorded."""
-        return sum(record.number == number for record in self._records)
+    def of_trial(self, number: int) -> list[TrialRecord]:
+        """The attempts of one trial, oldest first."""
+        return [record for record in self._records if record.number == number]
 
     def failure_repeats(self) -> Sequence[int]:
         """Every repeat, counted from 1, at which a canary ever failed here: the failure windows."""

@@ -11,6 +11,7 @@ from rich.text import Text
 from runners.redaction import plain
 from tuner.identity import ABSENT, Value
 from tuner.ledger import Ledger, TrialRecord
+from tuner.telling import TELLING_REPEATS
 from tuner.verdict import Verdict
 from tuner.view import VERDICT_STYLES
 
@@ -79,7 +80,7 @@ def _rate(trial: TrialRecord) -> str:
     if trial.rate is None:
         return "-"
     tok_s = trial.rate.tok_s
-    if tok_s.low is None or tok_s.high is None:
+    if tok_s.low is None or tok_s.high is None or tok_s.n < TELLING_REPEATS:
         return f"{tok_s.mean:.1f}"
     return f"{tok_s.mean:.1f} ±{(tok_s.high - tok_s.low) / 2:.1f}"
 

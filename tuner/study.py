@@ -11,16 +11,13 @@ from __future__ import annotations
 import fcntl
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
-from objectives import GateHistory, GateResult, Rate
-from runners import Backend, Lost, Progress, RayBackend, Ticket, engine_identity, sweep
+from objectives import GateResult
+from runners import Backend, Lease, Lost, Progress, RayBackend, Ticket, engine_identity, sweep
 from tuner.ascent import Evaluation
 from tuner.candidate import (
     Candidate,
@@ -35,6 +32,7 @@ from tuner.candidate import (
 from tuner.events import Notice
 from tuner.export import write_launch_script
 from tuner.identity import sha256_of
+from tuner.lane import Lane
 from tuner.ledger import Ledger, TrialRecord
 from tuner.records import (
     RecordContext,
@@ -45,9 +43,11 @@ from tuner.records import (
     trial_record,
 )
 from tuner.reference import Reference
+from tuner.retries import convicted, resolution
 from tuner.scoring import constraint_names, constraints_of, value_of
 from tuner.search import Proposal, Search
 from tuner.study_file import StudyFiles, read
+from tuner.summary import StudySummary, summarise
 from tuner.telling import (
     Listener,
     gate_of,
@@ -62,11 +62,6 @@ from tuner.trial import ControlCheck, TrialOutcome, TrialPlan
 from tuner.verdict import Code, Verdict
 
 POLL_S = 0.5
-
-HOPELESS = frozenset(
-    {Code.IDENTITY_DRIFT, Code.USER_ERROR, Code.LANE_UNHEALTHY, Code.HARNESS_ERROR}
-)
-"""Reasons of invalid trials that a second attempt would only meet again."""
 
 
 class StudyError(Exception):
@@ -87,24 +82,6 @@ class Stop:
     def asked(self) -> bool:
         """Whether somebody has asked."""
         return self._asked.is_set()
-
-
-class StudySummary(BaseModel):
-    """What a study has come to when a run of it ends; counts are over all its runs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    study: str
-    lane: str
-    ended_because: str
-    interrupted: bool
-    verdicts: dict[str, int]
-    rejections: dict[str, int]
-    control: int | None
-    best: int | None
-    best_tok_s: float | None
-    launch_script: str | None
-    seconds: float
 
 
 class Study:
@@ -194,17 +171,18 @@ class _Run:
         self.began = time.monotonic()
         self.original = self.files.space.control()
         identity = identity_of(self.files, ground, self.original)
-        self.lane = lane_of_study(self.files, identity)
+        self.lane = Lane(self.ledger, lane_of_study(self.files, identity), ground.engine)
         self.reference = Reference.load(self._reference_path, identity.sha)
         self.control_checks: dict[str, ControlCheck] = {}
         self.running: dict[Ticket, Candidate] = {}
         self.partial: dict[Ticket, list[GateResult]] = {}
         self.waiting: list[Proposal] = []
         self.ended_because = ""
+        self.halted = ""
         self.search = Search(
             self.files.space,
             storage=self.files.study.storage or str(self.folder / "optuna.journal"),
-            name=f"{study.name}-{self.lane[:12]}",
+            name=f"{study.name}-{self.lane.sha[:12]}",
             seed=self.files.study.seed,
             sampler=self.files.study.sampler,
             direction=self.files.objective.direction,
@@ -215,7 +193,7 @@ class _Run:
             self.files.study.tracking.uri,
             self.folder,
             study.name,
-            self.lane,
+            self.lane.sha,
             lane_label=lane_label(self.files),
             secrets=self.files.runner.secrets,
         )
@@ -229,14 +207,13 @@ class _Run:
     def through(self) -> StudySummary:
         """The whole run: catch up, the control, the candidates, the summary."""
         self._catch_up()
-        self.listen(
-            study_started(self.files, self.lane, self.tracker, self._lane_trials(), self._control())
-        )
+        self.listen(study_started(self.files, self.lane, self.tracker))
         try:
             while not self.stop.asked:
                 while self._may_draw() and (proposal := self._next()) is not None:
                     self._begin(self._candidate(proposal))
-                if not self.running:
+                self._halt_if_stranded()
+                if not self.running and not self._awaits_devices():
                     break
                 self._hear()
         finally:
@@ -244,24 +221,13 @@ class _Run:
         return self._summarise()
 
     def _may_draw(self) -> bool:
-        """Whether another trial may begin now: budget, free devices, and a control to compare with.
+        """Whether another trial may begin now: free devices, and a control to compare with.
 
         The control runs alone, since candidates need its tokens.
         """
-        if self.stop.asked or self.ended_because or self._budget_is_spent():
-            return False
-        if self.reference is None and self.running:
+        if self.stop.asked or self.halted or (self.reference is None and self.running):
             return False
         return len(self.running) < self.backend.capacity(self.files.runner.devices).total
-
-    def _budget_is_spent(self) -> bool:
-        budget = self.files.study.budget
-        begun = sum(bool(trial.seconds_by_rung) for trial in self._lane_trials())
-        if begun + len(self.running) >= budget.trials:
-            self.ended_because = f"its budget of {budget.trials} trials is spent"
-        elif budget.minutes and time.monotonic() - self.began > budget.minutes * 60:
-            self.ended_because = f"its budget of {budget.minutes:g} minutes is spent"
-        return bool(self.ended_because)
 
     def _next(self) -> Proposal | None:
         """The next proposal: the control while there is none, what is left over, a new draw."""
@@ -272,10 +238,24 @@ class _Run:
             return left[0] if left else self.search.again(control)
         if self.waiting:
             return self.waiting.pop(0)
+        self.ended_because = self._why_draw_no_more()
+        if self.ended_because:
+            return None
         proposal = self.search.ask()
-        if proposal is None and not self.running:
+        if proposal is None:
             self.ended_because = "every configuration of the space has been tried"
         return proposal
+
+    def _why_draw_no_more(self) -> str:
+        """The part of the budget that is spent, or nothing. Another attempt costs no new trial."""
+        budget = self.files.study.budget
+        begun = {trial.number for trial in self.lane.trials if trial.seconds_by_rung}
+        begun |= {candidate.number for candidate in self.running.values()}
+        if len(begun) >= budget.trials:
+            return f"its budget of {budget.trials} trials is spent"
+        if budget.minutes and time.monotonic() - self.began > budget.minutes * 60:
+            return f"its budget of {budget.minutes:g} minutes is spent"
+        return ""
 
     def _begin(self, candidate: Candidate) -> None:
         """The static rung; and if nothing refuses the candidate there, its way up the others."""
@@ -286,8 +266,13 @@ class _Run:
                 return
         plan = self._plan(candidate)
         plan.directory.mkdir(parents=True, exist_ok=True)
+        earlier = self.ledger.of_trial(candidate.number)
+        again = resolution(earlier, self._attempts) if earlier else None
         ticket = self.backend.submit(
-            Evaluation(plan), devices=self.files.runner.devices, marker=plan.marker
+            Evaluation(plan),
+            devices=self.files.runner.devices,
+            marker=plan.marker,
+            avoid_hosts=again.avoid_hosts if again else frozenset(),
         )
         self.running[ticket] = candidate
         self.partial[ticket] = []
@@ -302,7 +287,7 @@ class _Run:
             finished = gate_of(event.payload)
             if finished is not None:
                 self.partial[event.ticket].append(finished)
-            self.listen(progressed(candidate, event.payload, self._control()))
+            self.listen(progressed(candidate, event.payload, self.lane.control))
             return
         del self.running[event.ticket]
         gates = self.partial.pop(event.ticket)
@@ -313,22 +298,45 @@ class _Run:
             why, host = raised(event.error), event.lease.host
             self._settle(lost_record(self._context(), candidate, gates, why, host))
         else:
-            self._finish(candidate, event.result)
+            self._finish(candidate, event.result, event.lease)
 
-    def _finish(self, candidate: Candidate, outcome: TrialOutcome) -> None:
+    def _awaits_devices(self) -> bool:
+        """Whether trials are left to run and every device is in quarantine for the time being."""
+        none_now = self.backend.capacity(self.files.runner.devices).total == 0
+        done = self.stop.asked or self.halted or (not self.waiting and self._why_draw_no_more())
+        return none_now and not done
+
+    def _halt_if_stranded(self) -> None:
+        """End the study when no device will ever be free again; the next run begins what waits."""
+        why = self.backend.stranded(self.files.runner.devices)
+        if why is not None and not self.halted:
+            self._halt(why)
+            self._abandon_running()
+
+    def _halt(self, why: str) -> None:
+        """Draw nothing more, for a reason that a person has to know."""
+        self.halted = why
+        self.listen(Notice(level="error", message=f"Stopping: {why}."))
+
+    def _finish(self, candidate: Candidate, outcome: TrialOutcome, lease: Lease) -> None:
         record = trial_record(self._context(), candidate, outcome)
         outcome.write_artifacts(self.folder / record.directory, candidate.identity)
         self.control_checks.update(outcome.control_checks)
         if outcome.reference is not None and record.verdict is Verdict.ACCEPTED:
             self.reference = outcome.reference
             self.reference.save(self._reference_path)
+        if record.failure is not None and record.failure.blame == "device":
+            for device in lease.devices:
+                self.backend.quarantine(device, record.failure.reason)
         self._settle(record)
 
     # What a settled trial means to everybody.
 
     def _settle(self, record: TrialRecord) -> None:
         """Make a record known: to the disk first, then to sampler, tracking and screen."""
-        control = self._control()
+        control = self.lane.control
+        earlier = self.ledger.of_trial(record.number)
+        record = convicted(record, earlier, self._attempts)
         self.ledger.append(record)
         self._tell_search(record)
         self.tracker.record(record, self.folder / record.directory, control)
@@ -343,16 +351,16 @@ class _Run:
             gate = record.rejection.gate if record.rejection else "to finish"
             raise StudyError(f"the control fails {gate}, so nothing can be compared: {why}")
         if record.rejection is not None and record.rejection.code is Code.LANE_UNHEALTHY:
-            self.ended_because = f"the lane is unhealthy: {why}"
-            self.listen(Notice(level="error", message=f"Stopping: {self.ended_because}"))
+            self._halt(f"the lane is unhealthy: {why.rstrip('.')}")
 
     def _may_retry(self, record: TrialRecord) -> bool:
         """Whether a trial is tried again: if invalid, boundedly, unless it would only repeat."""
-        if record.verdict is not Verdict.INVALID:
-            return False
-        if record.rejection is not None and record.rejection.code in HOPELESS:
-            return False
-        return self.ledger.attempts(record.number) < self.files.study.max_attempts
+        again = resolution(self.ledger.of_trial(record.number), self._attempts)
+        return again is not None and again.retry
+
+    @property
+    def _attempts(self) -> int:
+        return self.files.study.max_attempts
 
     def _tell_search(self, record: TrialRecord) -> None:
         """Tell the sampler of a settled trial; what may be tried again stays asked for."""
@@ -369,7 +377,7 @@ class _Run:
         What was asked and never settled is begun again, under its old number.
         """
         pending = {proposal.number: proposal for proposal in self.search.pending()}
-        for record in self._lane_trials():
+        for record in self.lane.trials:
             if record.number in pending and not self._may_retry(record):
                 self._tell_search(record)
                 del pending[record.number]
@@ -388,28 +396,19 @@ class _Run:
         self.running.clear()
 
     def _summarise(self) -> StudySummary:
-        trials = self._lane_trials()
-        best = self._control()
-        script = write_launch_script(best, self.folder / "launch.sh") if best else None
-        control = next((trial for trial in trials if trial.role == "control"), None)
-        reason = "it was asked to stop" if self.stop.asked else self.ended_because
-        summary = StudySummary(
-            study=self.study.name,
-            lane=self.lane,
-            ended_because=reason or "nothing was left to do",
+        best = self.lane.control
+        because = "it was asked to stop" if self.stop.asked else self.halted or self.ended_because
+        summary = summarise(
+            self.study.name,
+            self.lane,
+            because=because or "nothing was left to do",
             interrupted=self.stop.asked,
-            verdicts=dict(Counter(trial.verdict.value for trial in trials)),
-            rejections=dict(
-                Counter(trial.rejection.code.value for trial in trials if trial.rejection)
-            ),
-            control=control.number if control else None,
-            best=best.number if best else None,
-            best_tok_s=best.tok_s if best else None,
-            launch_script=str(script) if script else None,
+            script=write_launch_script(best, self.folder / "launch.sh") if best else None,
             seconds=time.monotonic() - self.began,
         )
         self.tracker.finish(summary.model_dump_json(indent=1))
-        self.listen(study_finished(self.files, summary, len(trials), self.tracker.waiting))
+        waiting = self.tracker.waiting
+        self.listen(study_finished(self.files, summary, len(self.lane.trials), waiting))
         return summary
 
     # What a candidate needs to be told.
@@ -433,7 +432,7 @@ class _Run:
         )
 
     def _plan(self, candidate: Candidate) -> TrialPlan:
-        control = self._control()
+        control = self.lane.control
         settings = control.identity.configuration if control else {"args": {}, "env": {}}
         attempt = f"attempt-{candidate.attempt}"
         return TrialPlan(
@@ -447,53 +446,18 @@ class _Run:
             identity_sha=candidate.identity.sha,
             control_args=settings["args"],
             control_env=settings["env"],
-            control_rates=self._control_rates(),
+            control_rates=self.lane.control_rates,
             reference=self.reference,
             control_checks=dict(self.control_checks),
             failure_repeats=tuple(self.ledger.failure_repeats()),
-            history={rung.rung: self._history(rung.rung) for rung in self.files.objective.ladder},
+            history={r.rung: self.lane.history(r.rung) for r in self.files.objective.ladder},
         )
 
-    def _control_rates(self) -> dict[str, tuple[Rate, ...]]:
-        """The present control's sessions by host, oldest first; also those beside candidates."""
-        control = self._control()
-        if control is None:
-            return {}
-        by_host: dict[str, list[Rate]] = {}
-        for trial in self._lane_trials():
-            rates = list(trial.control_rates)
-            if trial.number == control.number and trial.role == "candidate" and trial.rate:
-                rates = [trial.rate]
-            elif control.identity.sha not in (trial.control_sha, trial.identity.sha):
-                continue
-            by_host.setdefault(trial.host, []).extend(rates)
-        return {
-            host: tuple(sorted(rates, key=lambda rate: rate.started_at))
-            for host, rates in by_host.items()
-            if rates
-        }
-
-    def _history(self, rung: str) -> GateHistory:
-        gates = [gate for trial in self._lane_trials() for gate in trial.gates]
-        return GateHistory.of(gates, rung=rung)
-
-    def _lane_trials(self) -> list[TrialRecord]:
-        return [record for record in self.ledger.trials if record.lane == self.lane]
-
-    def _control(self) -> TrialRecord | None:
-        """The accepted record that candidates are compared with, on this engine, in this lane."""
-        accepted = [
-            trial
-            for trial in self._lane_trials()
-            if trial.verdict is Verdict.ACCEPTED and trial.identity.engine == self.ground.engine
-        ]
-        return accepted[-1] if accepted else None
-
     def _context(self) -> RecordContext:
-        control = self._control()
+        control = self.lane.control
         return RecordContext(
             study=self.study.name,
-            lane=self.lane,
+            lane=self.lane.sha,
             objective=self.files.objective,
             control_sha=control.identity.sha if control else None,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from objectives import GateResult
 from tuner.candidate import Candidate, lane_label
@@ -18,12 +18,14 @@ from tuner.events import (
     TrialStarted,
 )
 from tuner.identity import ABSENT
+from tuner.lane import Lane
 from tuner.ledger import TrialRecord
 from tuner.study_file import StudyFiles
+from tuner.summary import StudySummary
 from tuner.tracking import Tracker, shown
 
-if TYPE_CHECKING:
-    from tuner.study import StudySummary
+TELLING_REPEATS = 3
+"""Of fewer repeats the interval says more about the t distribution than about the rate."""
 
 Listener = Callable[[Event], None]
 
@@ -32,21 +34,16 @@ def silent(event: Event) -> None:
     """Stands where nobody listens."""
 
 
-def study_started(
-    files: StudyFiles,
-    lane: str,
-    tracker: Tracker,
-    trials: Sequence[TrialRecord],
-    control: TrialRecord | None,
-) -> StudyStarted:
+def study_started(files: StudyFiles, lane: Lane, tracker: Tracker) -> StudyStarted:
     """A run begins, or goes on from what the ledger holds."""
+    control = lane.control
     low, high = _bounds(control)
     return StudyStarted(
         study=files.study.name,
         folder=str(files.folder),
-        lane=f"{lane_label(files)} · {lane[:12]}",
+        lane=f"{lane_label(files)} · {lane.sha[:12]}",
         trials=files.study.budget.trials,
-        finished=len(trials),
+        finished=len(lane.trials),
         tracking=shown(tracker.uri),
         control=control.number if control else None,
         best_tok_s=control.tok_s if control else None,
@@ -155,7 +152,7 @@ def study_finished(
 
 
 def _bounds(record: TrialRecord | None) -> tuple[float | None, float | None]:
-    if record is None or record.rate is None:
+    if record is None or record.rate is None or record.rate.tok_s.n < TELLING_REPEATS:
         return None, None
     return record.rate.tok_s.low, record.rate.tok_s.high
 

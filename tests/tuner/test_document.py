@@ -83,7 +83,7 @@ def test_what_is_no_mapping_of_plain_values_is_refused(
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="cannot read this file .*check the path"):
+    with pytest.raises(DocumentError, match=r"cannot read this file .*check the path"):
         load(tmp_path / "none.yaml", Plan)
 
 

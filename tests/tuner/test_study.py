@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from runners import InProcessBackend
-from tests.tuner.scripted_study import write_study
+from tests.tuner.scripted_study import KNOBS, write_study
 from tuner.events import Event, TrialFinished
 from tuner.ledger import Ledger
 from tuner.study import Stop, Study, StudyError, StudySummary
@@ -26,7 +27,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Study, 
         enqueue=[{"wrong": 1}, {"speed": 0.5}, {"block_size": "startup"}, {"speed": 1.5}],
         trials=5,
     )
-    yield study, run(study)
+    return study, run(study)
 
 
 def verdict_and_code(study: Study, number: int) -> tuple[Verdict, Code | None]:
@@ -49,7 +50,8 @@ def test_other_tokens_are_rejected_with_prompt_index_and_both_tokens(
 ) -> None:
     assert verdict_and_code(finished[0], 1) == (Verdict.REJECTED, Code.PARITY_MISMATCH)
     record = finished[0].ledger.trial(1)
-    assert record is not None and record.rejection is not None
+    assert record is not None
+    assert record.rejection is not None
     evidence = next(g for g in record.gates if g.gate == "parity").evidence
     assert evidence["divergences"][0]["index"] == 12
     assert "at index 12: expected" in record.rejection.reason
@@ -70,7 +72,8 @@ def test_a_crash_at_startup_is_the_candidates_and_says_what_the_log_said(
 ) -> None:
     assert verdict_and_code(finished[0], 3) == (Verdict.REJECTED, Code.STARTUP_CRASH)
     record = finished[0].ledger.trial(3)
-    assert record is not None and record.rejection is not None
+    assert record is not None
+    assert record.rejection is not None
     assert "scripted failure during start-up" in record.rejection.reason
 
 
@@ -142,7 +145,7 @@ def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_a_control_that_does_not_start_ends_the_study_with_the_reason(tmp_path: Path) -> None:
     study = write_study(tmp_path, enqueue=[], flags=("--die-at", "startup"))
-    with pytest.raises(StudyError, match="the control fails startup.*scripted failure"):
+    with pytest.raises(StudyError, match=r"the control fails startup.*scripted failure"):
         run(study)
     assert len(study.ledger) == 1
 
@@ -169,10 +172,26 @@ def test_a_canary_that_the_control_fails_too_stops_the_study(tmp_path: Path) -> 
 
     summary = run(study, listen=listen)
     record = study.ledger.trial(1)
-    assert record is not None and record.rejection is not None
+    assert record is not None
+    assert record.rejection is not None
     assert (record.verdict, record.rejection.code) == (Verdict.INVALID, Code.LANE_UNHEALTHY)
     assert "unhealthy" in summary.ended_because
     assert study.ledger.trial(2) is None, "nothing more is drawn in a broken lane"
+
+
+def test_a_lost_device_is_not_held_against_the_candidate(tmp_path: Path) -> None:
+    """The only device is put aside, and the study stops instead of waiting for ever."""
+    line = "RuntimeError: level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)"
+    knobs = {"log": {"arg": "--print", "choices": [None, line]}, **KNOBS}
+    study = write_study(
+        tmp_path, enqueue=[{"log": line, "block_size": "startup"}], trials=3, knobs=knobs
+    )
+    summary = run(study)
+    record = study.ledger.trial(1)
+    assert record is not None
+    assert record.rejection is not None
+    assert (record.verdict, record.rejection.code) == (Verdict.INVALID, Code.DEVICE_LOST)
+    assert "no healthy device is left" in summary.ended_because
 
 
 def test_two_drivers_never_run_the_same_study(tmp_path: Path) -> None:
