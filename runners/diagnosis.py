@@ -23,7 +23,6 @@ _CRASH_CODE: dict[Phase, str] = {
     "serving": "engine_died",
     "teardown": "engine_died",
 }
-_KILLED_FROM_OUTSIDE = frozenset({"worker_died", "engine_dead", "engine_init_failed"})
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,12 @@ def diagnose(
     if ending.log_error is not None:
         reason = f"The engine's log could not be written: {ending.log_error}."
         return _failure("host_fault", "host", True, reason, ending)
-    symptoms = [s for s in signatures if s.kind == "symptom"]
+    symptoms = [s for s in signatures if s.kind in ("symptom", "silent")]
     symptom = _first_hit(lines, symptoms)
     stack = _first_cause(find_stacks(lines), symptoms)
     if stack is not None:
         return _unknown_crash(stack, lines, ending)
-    if symptom is not None and symptom.signature.id not in _KILLED_FROM_OUTSIDE:
+    if symptom is not None and symptom.signature.kind == "symptom":
         return _known(symptom, lines, ending)
     return _by_ending(symptom, lines, ending)
 

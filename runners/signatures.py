@@ -22,7 +22,7 @@ class Signature(BaseModel):
 
     id: str
     pattern: str
-    kind: Literal["root", "symptom", "ignored"] = "root"
+    kind: Literal["root", "symptom", "silent", "ignored"] = "root"
     code: str
     phase: Phase | None = None
     blame: Blame

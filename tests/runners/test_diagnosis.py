@@ -187,6 +187,17 @@ def test_a_worker_that_dies_without_a_word_was_killed_from_outside() -> None:
     assert (failure.code, failure.blame, failure.retry) == ("host_fault", "host", True)
 
 
+def test_a_worker_that_crashed_in_native_code_is_the_candidates_fault() -> None:
+    log = ["(EngineCore pid=6) ERROR [m.py:1] Worker proc V-0 died unexpectedly (exit code: -11)"]
+    failure = diagnose(log, Ending("serving", returncode=0))
+    assert (failure.code, failure.blame) == ("engine_died", "candidate")
+
+
+def test_a_real_log_of_a_killed_worker_blames_nobody_inside() -> None:
+    failure = diagnose(read_log(LOGS / "worker-killed.log"), Ending("serving", returncode=0))
+    assert (failure.code, failure.blame, failure.signature) == ("host_fault", "host", "worker_died")
+
+
 def test_escapes_in_a_log_do_not_reach_the_reason() -> None:
     failure = diagnose(["error: unrecognized arguments: --\x1b[31mx"], STARTUP)
     assert "\x1b" not in failure.model_dump_json()
