@@ -96,7 +96,7 @@ class AdjacentControl(_Part):
     """
 
     max_candidate_sessions: int = Field(default=3, ge=1, le=10)
-    prospect: float = Field(default=0.1, ge=0, lt=1)
+    prospect: float = Field(default=0.08, ge=0, lt=1)
     prior_sessions: float = Field(default=4, gt=0)
 
 
