@@ -229,13 +229,19 @@ class RayBackend(Backend):
             done, _ = ray.wait([host.reading], timeout=0)
             if done:
                 try:
-                    self._book.join(ray.get(host.reading))
+                    self._take_in(ray.get(host.reading))
                 except ray.exceptions.RayError as error:
                     self._drop(host.node_id, f"its devices cannot be read: {error}")
                 else:
                     host.reading = None
             elif time.monotonic() - host.asked_at > JOIN_S:
                 self._drop(host.node_id, f"it did not answer within {JOIN_S:g} s")
+
+    def _take_in(self, readings: list[DeviceReading]) -> None:
+        self._book.join(readings)
+        for reading in readings:
+            if reading.device.id in self._book.aside:
+                self.quarantine(reading.device, reading.problem)
 
     def _drop(self, node_id: str, reason: str) -> None:
         host = self._hosts.pop(node_id)
@@ -411,7 +417,7 @@ def _host_name(node: dict[str, Any]) -> str:
 
 
 def _why(error: Exception) -> str:
-    """The line of Ray's message that says what happened: the last of a traceback, else the first."""
+    """The line of Ray's message that says it: the last one of a traceback, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
