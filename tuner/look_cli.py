@@ -1,4 +1,4 @@
-"""The verbs that look at a study or its results: status, diff, logs, report, verify."""
+"""The verbs around a study: init before it, status and logs, diff, report and verify after."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ StudyArgument = Annotated[
     str, typer.Argument(metavar="STUDY", help="The study's YAML file, or its name in studies/.")
 ]
 
+INIT_EXAMPLE = "Example: tuner init --from 'VLLM_X=1 vllm serve MODEL --dtype bfloat16' --name mine"
+
 
 def register(app: typer.Typer) -> None:
     """Add these verbs to the command."""
@@ -24,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: tuner logs quickstart 3 --tail 50")(logs)
     app.command(epilog="Example: tuner report quickstart --min-tok-s 30")(report)
     app.command(epilog="Example: tuner verify studies/quickstart/launch.sh")(verify)
+    app.command(epilog=INIT_EXAMPLE)(init)
 
 
 def status(
@@ -137,6 +140,32 @@ def verify(
         print(line)
     print("verified" if outcome.verified else "NOT verified")
     raise typer.Exit(0 if outcome.verified else 1)
+
+
+def init(
+    command: Annotated[
+        str, typer.Option("--from", help="The `vllm serve` command line that you use today.")
+    ],
+    name: Annotated[str, typer.Option(help="Name of the study and its files.")] = "my-study",
+    folder: Annotated[Path, typer.Option(help="Where to write them.")] = Path(),
+    kind: Annotated[str, typer.Option(help="cpu, xpu or cuda; else guessed.")] = "",
+) -> None:
+    """Make a study from an existing command: it becomes the control, with knobs around it."""
+    from tuner.scaffold import AlreadyThereError, scaffold
+    from tuner.serve_command import NotACommandError, parse_serve_command
+
+    if kind not in ("", "cpu", "xpu", "cuda"):
+        _refuse(f"no kind of device is called '{kind}'; there are: cpu, xpu, cuda")
+    try:
+        made = scaffold(parse_serve_command(command), name, kind=kind)
+        paths = made.write(folder)
+    except (NotACommandError, AlreadyThereError) as error:
+        _refuse(str(error))
+    for path in paths:
+        print(path)
+    for note in made.notes:
+        print(f"note: {note}")
+    print(f"next: tuner run {paths[0]}")
 
 
 def _refuse(message: str) -> NoReturn:
