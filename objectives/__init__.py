@@ -7,7 +7,7 @@ from objectives.depth import deep_repeats
 from objectives.endpoint import Endpoint, EndpointError
 from objectives.engine_view import EngineView
 from objectives.gate import GateKind, GateResult, GateStatus, Progress
-from objectives.measure import measure_rate
+from objectives.measure import measure_interleaved, measure_rate
 from objectives.objective import (
     CATALOG,
     Attribution,
@@ -66,6 +66,7 @@ __all__ = [
     "gate_of_plan",
     "learn_canary",
     "learn_noise",
+    "measure_interleaved",
     "measure_rate",
     "order_gates",
     "parity_gate",

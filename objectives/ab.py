@@ -63,7 +63,9 @@ def ab_plan(
         return ABPlan(decision="measure_candidate", reason="The candidate has not been measured.")
     now = effect(sessions, noise)
     most = objective.ab.max_candidate_sessions
-    is_closed = roles[0] == "control" and roles[-1] == "control"
+    # Sessions that took turns shared every moment of the host; others need a control at both ends.
+    took_turns = all(session.interleaved for session in sessions)
+    is_closed = took_turns or (roles[0] == "control" and roles[-1] == "control")
     look = min(now.candidates, most)
     tail = (1 - objective.confidence) / 2 * 2 * look / (most * (most + 1))
     final_tail = (1 - objective.confidence) / (most + 1)
@@ -91,7 +93,7 @@ def ab_plan(
             "futile",
             f"{shown}: the chance of ever proving a gain over {bound:.4f} is {100 * chance:.0f} %.",
         )
-    if roles[0] != "control" or roles[-1] == "candidate":
+    if not is_closed or (took_turns and roles[-1] == "candidate"):
         return plan("measure_control", f"{shown} needs an adjacent control after the candidate.")
     return plan("measure_candidate", f"{shown} straddles {bound:.4f}; another session may decide.")
 

@@ -35,6 +35,7 @@ class Session(BaseModel):
 
     `logs` holds the natural log of the metric per repeat, negated where less is better, so that
     more is always better; `prompts` names the prompt of each. `at_s` places the session in time.
+    `interleaved`: its repeats took turns with those of the session beside it, on a second server.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,9 +44,12 @@ class Session(BaseModel):
     logs: tuple[float, ...]
     prompts: tuple[str, ...]
     at_s: float = 0.0
+    interleaved: bool = False
 
     @classmethod
-    def of(cls, role: Role, rate: Rate, objective: Objective) -> Session:
+    def of(
+        cls, role: Role, rate: Rate, objective: Objective, *, interleaved: bool = False
+    ) -> Session:
         """The session behind a rate; raises ValueError where it lacks the objective's metric."""
         sign = 1.0 if objective.direction == "maximize" else -1.0
         values = rate.samples(objective.metric)
@@ -56,6 +60,7 @@ class Session(BaseModel):
             logs=tuple(sign * math.log(value) for value in values),
             prompts=tuple(row.prompt for row in rate.repeats),
             at_s=rate.started_at,
+            interleaved=interleaved,
         )
 
     def without_first(self) -> Session:

@@ -61,6 +61,41 @@ def measure_rate(
     )
 
 
+def measure_interleaved(
+    control: Endpoint,
+    candidate: Endpoint,
+    workload: Workload,
+    *,
+    repeats: int,
+    seed: int,
+    confidence: float = 0.95,
+    on_progress: Progress | None = None,
+) -> tuple[Rate, Rate]:
+    """Rates of two servers that run side by side, their repeats taken in turn.
+
+    Who goes first changes with each turn, so that neither gains by it. Only one is asked at a time,
+    but both must fit the host without slowing each other. Raises EndpointError.
+    """
+    report = on_progress or ignore_progress
+    rates: dict[Endpoint, Rate | None] = {control: None, candidate: None}
+    for turn in range(1, repeats + 1):
+        pair = (control, candidate) if turn % 2 else (candidate, control)
+        for endpoint in pair:
+            rates[endpoint] = measure_rate(
+                endpoint,
+                workload,
+                repeats=turn,
+                seed=seed,
+                confidence=confidence,
+                earlier=rates[endpoint],
+            )
+        report(turn, repeats)
+    first, second = rates[control], rates[candidate]
+    if first is None or second is None:
+        raise ValueError("a rate needs at least one repeat.")
+    return first, second
+
+
 async def _measure(
     endpoint: Endpoint,
     workload: Workload,

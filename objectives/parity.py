@@ -65,6 +65,7 @@ def parity_gate(
     prompts: int | None,
     self_parity: SelfParity | None = None,
     skip: int = 0,
+    reference_sha: str | None = None,
     speculates: bool | None = None,
     on_progress: Progress | None = None,
 ) -> GateResult:
@@ -75,8 +76,20 @@ def parity_gate(
     Exact mode stops at the first difference. An engine that speculates must show that it drafted
     tokens, else the gate is missing: equal tokens without a draft prove nothing about speculation.
     Whether it does, its metrics tell (vLLM counts drafts only then), unless `speculates` says.
-    Raises EndpointError.
+    With `reference_sha`, the lane's present reference, an oracle of another identity is refused:
+    the gate is missing, and nothing is asked. Raises EndpointError.
     """
+    if reference_sha is not None and oracle.is_stale(reference_sha):
+        return GateResult(
+            gate="parity",
+            kind=GateKind.PARITY,
+            rung=rung,
+            status=GateStatus.MISSING,
+            reason=f"The oracle is stale: it was recorded under identity "
+            f"{oracle.identity_sha[:12]}, and the lane's reference is {reference_sha[:12]}.",
+            constraint=UNPROVEN,
+            evidence={"stale": True, "oracle_sha": oracle.identity_sha},
+        )
     return asyncio.run(
         _gate(
             endpoint,

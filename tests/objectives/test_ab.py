@@ -47,6 +47,16 @@ def test_no_gain_is_accepted_before_the_control_has_run_again(objective: Objecti
     assert first.decision == "measure_control"
 
 
+def test_servers_that_took_turns_need_no_closing_control(objective: Objective) -> None:
+    pair = [
+        each.model_copy(update={"interleaved": True})
+        for each in (session("control", 0.0), session("candidate", 0.05))
+    ]
+    assert ab_plan(pair, objective, noise=QUIET).decision == "accept"
+    doubtful = [*pair[:1], pair[1].model_copy(update={"logs": (0.013,) * 4})]
+    assert ab_plan(doubtful, objective, noise=QUIET).decision == "measure_control"
+
+
 def test_what_equals_the_control_is_futile(objective: Objective) -> None:
     assert ab_plan(alternation(0.0, 0.0, 0.0), objective, noise=QUIET).decision == "futile"
 

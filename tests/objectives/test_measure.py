@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from objectives import EndpointError, Workload, measure_rate
+from objectives import EndpointError, Workload, measure_interleaved, measure_rate
 from objectives.client import Completion
 from objectives.rate import intervals_ms, rate_over_99, repeat_of
 from tests.objectives.conftest import Serve
@@ -115,6 +115,14 @@ def test_repeats_of_an_earlier_rung_are_kept_and_not_measured_again(
     assert len(more.repeats) == 3
     assert len({row.prompt for row in more.repeats}) == 3
     assert measure_rate(endpoint, workload, repeats=2, seed=0, earlier=more) is more
+
+
+def test_two_servers_can_take_turns(serve: Serve, workload: Workload) -> None:
+    slow, fast = serve("--tok-s", "1000"), serve("--tok-s", "2000")
+    control, candidate = measure_interleaved(slow, fast, workload, repeats=2, seed=0)
+    assert [row.prompt for row in control.repeats] == [row.prompt for row in candidate.repeats]
+    assert len(control.repeats) == 2
+    assert candidate.tok_s.mean > 1.3 * control.tok_s.mean
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,19 @@ def test_an_oracle_survives_json_and_knows_when_it_is_stale(
     assert oracle.is_stale("another")
 
 
+def test_a_stale_oracle_is_refused_before_anything_is_asked(
+    serve: Serve, objective: Objective
+) -> None:
+    endpoint = serve("--tok-s", "0")
+    oracle = record_oracle(endpoint, objective, identity_sha="c")
+    ask = {"rung": "deep", "prompts": None}
+    stale = parity_gate(endpoint, oracle, objective, reference_sha="d", **ask)
+    assert stale.status is GateStatus.MISSING
+    assert "stale" in stale.reason
+    fresh = parity_gate(endpoint, oracle, objective, reference_sha="c", **ask)
+    assert fresh.status is GateStatus.PASSED
+
+
 def test_a_reference_is_checked_against_itself_also_under_load(
     serve: Serve, objective: Objective
 ) -> None:
