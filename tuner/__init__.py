@@ -28,6 +28,6 @@ def __getattr__(name: str) -> Any:
     """Public names are loaded when first used: a trial's actor needs neither Optuna nor MLflow."""
     if name not in _HOMES:
         raise AttributeError(f"module 'tuner' has no attribute '{name}'")
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)

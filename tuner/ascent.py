@@ -77,8 +77,9 @@ class Ascent:
         with self._bench.serving(CANDIDATE) as endpoint:
             if self._observer.outcome.identity_drift:
                 return
+            passed: dict[str, int] = {}
             for rung in self._objective.ladder:
-                if not self._pass_rung(rung, endpoint):
+                if not self._pass_rung(rung, endpoint, passed):
                     break
         failed, rate = self._observer.failed, self._observer.outcome.rate
         if failed is not None and failed.kind in CORRECTNESS:
@@ -86,10 +87,13 @@ class Ascent:
         elif failed is None and rate is not None and self._objective.deepest.ab:
             self._compare(rate)
 
-    def _pass_rung(self, rung: Rung, endpoint: Endpoint) -> bool:
-        """Run the gates of one rung, the likeliest and cheapest killers first, until one fails."""
+    def _pass_rung(self, rung: Rung, endpoint: Endpoint, passed: dict[str, int]) -> bool:
+        """Run the gates of one rung, the likeliest and cheapest killers first, until one fails.
+
+        `passed` is how deep each gate was passed in this session; it grows with the rung.
+        """
         self._observer.outcome.rung = rung.rung
-        steps = {step.gate: step for step in self._gates.steps(rung, endpoint)}
+        steps = {step.gate: step for step in self._gates.steps(rung, endpoint, passed)}
         planned = [PlannedGate(gate=step.gate, seconds=step.seconds) for step in steps.values()]
         for gate in order_gates(planned, self._plan.history.get(rung.rung, GateHistory())):
             with self._observer.spending(rung.rung):
@@ -97,6 +101,7 @@ class Ascent:
                     self._observer.keep(result)
             if self._observer.failed is not None:
                 return False
+            passed[gate.gate] = self._gates.depth(gate.gate, rung)
         return True
 
     # Was it the candidate?

@@ -53,8 +53,14 @@ class Gates:
         self._observer = observer
         self._rates = plan.rates_on(observer.outcome.host) or plan.rates_elsewhere
 
-    def steps(self, rung: Rung, endpoint: Endpoint) -> list[Step]:
-        """The gates that this rung asks for, not yet run, each with the seconds it should take."""
+    def steps(
+        self, rung: Rung, endpoint: Endpoint, already: Mapping[str, int] | None = None
+    ) -> list[Step]:
+        """The gates that this rung asks for, not yet run, each with the seconds it should take.
+
+        `already`: how deep this session has passed a gate on shallower rungs; it goes on there.
+        """
+        done = already or {}
         objective = self._plan.objective
         rates = self._rates
         tok_s = rates[-1].tok_s.mean if rates else FIRST_GUESS_TOK_S
@@ -64,14 +70,17 @@ class Gates:
             run = partial(self._speed, rung, endpoint)
             steps.append(Step("speed", GateKind.SPEED, tokens / tok_s, run))
         if rung.parity_prompts:
-            tokens = rung.parity_prompts * objective.parity.output_tokens
-            run = partial(self._parity, rung, endpoint)
+            skip = done.get("parity", 0)
+            tokens = (rung.parity_prompts - skip) * objective.parity.output_tokens
+            run = partial(self._parity, rung, endpoint, skip)
             steps.append(Step("parity", GateKind.PARITY, tokens / tok_s, run))
         if rung.canary_repeats:
             for canary in objective.canaries:
-                tokens = self.canary_depth(rung) * canary.max_tokens
-                run = partial(self._canary, canary, rung, endpoint)
-                steps.append(Step(f"canary.{canary.name}", GateKind.CANARY, tokens / tok_s, run))
+                name = f"canary.{canary.name}"
+                clean = done.get(name, 0)
+                tokens = (self.canary_depth(rung) - clean) * canary.max_tokens
+                run = partial(self._canary, canary, rung, endpoint, clean)
+                steps.append(Step(name, GateKind.CANARY, tokens / tok_s, run))
         if rung.quality:
             tokens = 48 * len(objective.quality.names())
             run = partial(self._quality, rung, endpoint)
@@ -103,7 +112,7 @@ class Gates:
             on_progress=self._observer.progress(rung.rung, "speed"),
         )
 
-    def _parity(self, rung: Rung, endpoint: Endpoint) -> list[GateResult]:
+    def _parity(self, rung: Rung, endpoint: Endpoint, skip: int) -> list[GateResult]:
         reference = self._reference
         return [
             parity_gate(
@@ -112,18 +121,22 @@ class Gates:
                 self._plan.objective,
                 rung=rung.rung,
                 prompts=rung.parity_prompts,
+                skip=skip,
                 self_parity=reference.self_parity,
                 speculates=speculates(self._plan.args),
                 on_progress=self._observer.progress(rung.rung, "parity"),
             )
         ]
 
-    def _canary(self, canary: Canary, rung: Rung, endpoint: Endpoint) -> list[GateResult]:
+    def _canary(
+        self, canary: Canary, rung: Rung, endpoint: Endpoint, clean: int
+    ) -> list[GateResult]:
         return [
             canary_gate(
                 endpoint,
                 canary,
                 repeats=self.canary_depth(rung),
+                already=clean,
                 rung=rung.rung,
                 baseline=self._reference.canaries[canary.name],
                 confidence=self._plan.objective.confidence,
