@@ -126,7 +126,7 @@ def resolve_class(kind: Any) -> tuple[set[str], list[Any]]:
     """The same for a class."""
     if issubclass(kind, enum.Enum):
         members = list(kind)
-        values = [one.value for one in members if isinstance(one.value, (bool, int, str))]
+        values = [one.value for one in members if _is_plain_choice(one.value)]
         return set(), [*(one.name for one in members), *values]
     for base, name in ((bool, "bool"), (int, "int"), (str, "str"), (Path, "str")):
         if issubclass(kind, base):
@@ -153,6 +153,13 @@ def annotations_of(cls: type) -> dict[str, Any]:
                     hint = typing.Any  # noqa: PLW2901
             found[name] = hint
     return found
+
+
+def _is_plain_choice(value: Any) -> bool:
+    """Whether people write it: an enum may hold the path of the class behind a name instead."""
+    return isinstance(value, (bool, int)) or (
+        isinstance(value, str) and value != "" and "." not in value
+    )
 
 
 def described(kinds: set[str], choices: list[Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ Grammar (lowest binding first)::
 
 A name is a knob (``spec_k``) or a fact (``engine.version``). Logic is three-valued: a fact that
 nobody stated is *unknown*, and what depends on it is unknown too, so that a rule never fires on a
-guess. A knob that is not active has the value ``none``; ordering or calculating with ``none`` is
-unknown.
+guess. A knob that is not active, or left to the engine, has the value ``none``. Only ``== none``,
+``!= none`` and ``in [..., none]`` decide something about it; every other comparison is unknown.
 
 Strings that look like versions (``0.32.0``) are ordered by their numbers, so ``'0.9' < '0.40'``.
 """
@@ -154,16 +154,18 @@ def _equal(left: Result, right: Result) -> bool:
     return type(left) is type(right) and left == right
 
 
-def _compare(operator: str, left: Result, right: Result) -> bool | Unknown:
+def _compare(operator: str, left: Result, right: Result, *, asks_for_none: bool) -> bool | Unknown:
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
-    if operator == "==":
-        return _equal(left, right)
-    if operator == "!=":
-        return not _equal(left, right)
+    if operator in ("==", "!="):
+        if (left is None) != (right is None) and not asks_for_none:
+            return UNKNOWN
+        return _equal(left, right) == (operator == "==")
     if operator in ("in", "not in"):
         if isinstance(right, tuple):
             found = any(_equal(left, item) for item in right)
+            if left is None and not found:
+                return UNKNOWN
         elif isinstance(right, str) and isinstance(left, str):
             found = left in right
         else:
@@ -356,8 +358,13 @@ class _Parser:
         return items
 
 
+def _none(_values: Mapping[str, Value]) -> Result:
+    """The word none, which asks whether something is set; one function, to be recognised by."""
+    return None
+
+
 def _constant(value: Result) -> _Evaluate:
-    return lambda _: value
+    return _none if value is None else lambda _: value
 
 
 def _named(name: str) -> _Evaluate:
@@ -407,14 +414,14 @@ def _either(left: _Evaluate, right: _Evaluate) -> _Evaluate:
 
 def _chained(first: _Evaluate, links: list[tuple[str, _Evaluate]]) -> _Evaluate:
     def evaluate(values: Mapping[str, Value]) -> Result:
-        left, truth = first(values), True
+        left, asked, truth = first(values), first is _none, True
         for operator, operand in links:
-            right = operand(values)
-            outcome = _compare(operator, left, right)
+            right, asks = operand(values), operand is _none
+            outcome = _compare(operator, left, right, asks_for_none=asked or asks)
             if outcome is False:
                 return False
             truth = truth and outcome is True
-            left = right
+            left, asked = right, asks
         return True if truth else UNKNOWN
 
     return evaluate

@@ -53,7 +53,8 @@ class SpaceSize:
     def __str__(self) -> str:
         many = "infinitely many" if self.configurations is None else f"{self.configurations:,}"
         about = "" if self.exact else "about "
-        return f"{many} configurations, {about}{self.ruled_out_share:.1%} of them ruled out"
+        left = "" if self.allowed is None else f", {about}{self.allowed:,} left"
+        return f"{many} configurations, {about}{self.ruled_out_share:.1%} of them ruled out{left}"
 
 
 class _TooLargeError(Exception):
