@@ -109,6 +109,6 @@ def test_the_installed_engine_is_described_and_the_catalog_fits_it(tmp_path: Pat
     names = [name for name, _ in offered.search("speculative")]
     assert "--speculative-config.num_speculative_tokens" in names
     assert "bfloat16" in offered.args_by_flag["dtype"].choices
-    for name in ("vllm-cpu", "vllm-cpu-quickstart"):
+    for name in ("vllm-cpu", "vllm-cpu-quickstart", "vllm-cuda", "vllm-xpu"):
         space: SearchSpace = SpaceDocument.read(CATALOG / f"{name}.yaml").space()
         assert check(space, offered) == []
