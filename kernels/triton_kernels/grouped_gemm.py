@@ -111,6 +111,8 @@ def grouped_gemm_kernel(
             return
         # The last split to arrive reads the sums, and leaves zeros for the next launch.
         total = tl.load(partial + place, mask=inside, other=0, volatile=True)
+        # Small tiles are held by several warps at once: all must have read before one clears.
+        tl.debug_barrier()
         tl.store(partial + place, tl.zeros((BLOCK_M, BLOCK_N), tl.int32), mask=inside)
         tl.store(counter, 0)
     row_step = tl.load(a_scale + row, mask=row_inside, other=0.0)
