@@ -78,6 +78,9 @@ def _rates(axes: Axes, standing: Standing) -> bool:
         numbers = [number for number, _ in known] + [last]
         best = [tok_s for _, tok_s in known] + [known[-1][1]]
         axes.step(numbers, best, where="post", color=COLOURS["accepted"], lw=1, label="control")
+    # The interval of two scattered repeats reaches below zero, where no rate is.
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _label(axes, "Decode rate by trial", "trial", "tok/s")
     if measured:
         axes.legend()
@@ -97,6 +100,7 @@ def _repeats(axes: Axes, standing: Standing) -> bool:
                 color=COLOURS[trial.verdict.value],
                 alpha=0.7,
             )
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _label(axes, "Every repeat of every trial", "repeat", "tok/s")
     return bool(measured)
 
@@ -111,6 +115,7 @@ def _seconds(axes: Axes, standing: Standing) -> bool:
         numbers = [trial.number for trial in spent]
         axes.bar(numbers, heights, bottom=bottom, label=rung, color=RUNG_COLOURS.get(rung))
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _label(axes, "Seconds by rung", "trial", "s")
     if spent:
         axes.legend()

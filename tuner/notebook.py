@@ -85,7 +85,7 @@ def rate_in_words(rate: Rate) -> str:
     if speed.low is None or speed.high is None:
         return f"{speed.mean:.2f} tok/s (one repeat, so no interval)"
     return (
-        f"{speed.mean:.2f} tok/s ({speed.confidence:.0%} interval {speed.low:.2f} to "
+        f"{speed.mean:.2f} tok/s ({speed.confidence:.0%} interval {max(speed.low, 0):.2f} to "
         f"{speed.high:.2f}, {speed.n} repeats)"
     )
 
@@ -147,15 +147,35 @@ def _gates(record: TrialRecord) -> str:
 
 
 def _mismatch(gate: GateResult) -> str:
-    """The evidence of a failed correctness gate, as a table of what was expected and what came."""
+    """The evidence of a failed correctness gate: what was expected and what came."""
     if gate.kind not in (GateKind.CANARY, GateKind.PARITY, GateKind.QUALITY) or not gate.evidence:
         return ""
     rows = [
         (name.replace("_", " "), code(value))
         for name, value in gate.evidence.items()
-        if value not in (None, [], {})
+        if value not in (None, [], {}) and not isinstance(value, dict | list)
     ]
-    return f"**Evidence of {code(gate.gate)}.**\n\n" + table(("what", "value"), rows)
+    parts = [f"**Evidence of {code(gate.gate)}.**", table(("what", "value"), rows) if rows else ""]
+    divergences = gate.evidence.get("divergences") or []
+    if divergences:
+        columns = ("prompt", "first differs at", "expected", "got", "the reference's margin there")
+        cells = [
+            (
+                one.get("prompt"),
+                one.get("index"),
+                token(one.get("expected_id"), one.get("expected_text")),
+                token(one.get("got_id"), one.get("got_text")),
+                "-" if one.get("margin") is None else f"{one['margin']:.4f}",
+            )
+            for one in divergences
+        ]
+        parts.append(table(columns, cells))
+    return "\n\n".join(part for part in parts if part)
+
+
+def token(number: int | None, text: str | None) -> str:
+    """A token by its text and id; an answer that had already ended has none."""
+    return "the end" if number is None else f"{code(repr(text))} ({number})"
 
 
 def _failure(record: TrialRecord) -> str:

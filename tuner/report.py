@@ -112,8 +112,8 @@ def _summary(standing: Standing) -> str:
     if best is None:
         lines.append("**No identity was accepted**, not even the control: nothing can be exported.")
     elif best is control:
-        rate = f" ({rate_in_words(best.rate)})" if best.rate else ""
-        lines.append(f"**Nothing beat the control**{rate}: what is exported is the control.")
+        rate = f", which has {rate_in_words(best.rate)}" if best.rate else ""
+        lines.append(f"**Nothing beat the control**{rate}. What is exported is the control.")
     else:
         rate = rate_in_words(best.rate) if best.rate else "no rate"
         lines.append(

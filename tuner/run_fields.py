@@ -110,16 +110,16 @@ def _key(name: str) -> str:
 
 
 def _points(record: TrialRecord, control: TrialRecord | None) -> list[Point]:
-    points = [Point("seconds", record.seconds)]
-    points += [Point(f"seconds/{rung}", s) for rung, s in record.seconds_by_rung.items()]
+    points: list[Point] = []
     if record.rate is not None:
         points += rate_points(record.rate)
         if control is not None and control.tok_s:
             points.append(Point("ratio_to_control", record.rate.tok_s.mean / control.tok_s))
     for gate in record.gates:
-        points.append(Point(f"constraints/{gate.gate}", gate.constraint))
         if gate.kind in (GateKind.CANARY, GateKind.PARITY, GateKind.AB):
             points += _numbers(f"gates/{gate.gate}.", gate.evidence)
+    points.append(Point("seconds", record.seconds))
+    points += [Point(f"seconds/{rung}", s) for rung, s in record.seconds_by_rung.items()]
     return _last_of_each([p for p in points if math.isfinite(p.value)])
 
 
