@@ -146,7 +146,7 @@ def columns_fit(config: Config, params: Mapping[str, Any], limits: DeviceLimits)
 
 
 def steps_along_k_fit(config: Config, params: Mapping[str, Any], limits: DeviceLimits) -> bool:
-    return int(config["BLOCK_K1"]) <= max(256, int(params["hidden"]))
+    return int(config["BLOCK_K1"]) <= max(512, int(params["hidden"]))
 
 
 def shared_memory_fits(config: Config, params: Mapping[str, Any], limits: DeviceLimits) -> bool:
