@@ -77,6 +77,13 @@ FOREIGN = re.compile(
 """How a record says that what it was compared with belongs to another identity."""
 
 
+SPECULATION = re.compile(r"spec|ngram|draft|oracle-?k?\d")
+"""How the laboratory names trials of speculative decoding."""
+
+ACTIVITY = ("drafted", "accepted", "acceptance_rate", "mean_acceptance_length", "trace_rows")
+"""Metrics of which any one above zero shows that tokens were drafted."""
+
+
 class RecordedError(ValueError):
     """A file of records cannot be read; the message says where and why."""
 
@@ -101,6 +108,11 @@ class Record(BaseModel):
     def is_reference(self) -> bool:
         """Whether it records what the control says, rather than trying a candidate."""
         return self.reason.lower().startswith("control") or "nospec" in self.id
+
+    @property
+    def speculates(self) -> bool:
+        """Whether it tries speculative decoding, so that a draft has to be shown."""
+        return not self.is_reference and bool(SPECULATION.search(self.id.lower()))
 
     @property
     def rate(self) -> float | None:
@@ -215,14 +227,18 @@ def evidence(record: Record, others: Mapping[str, Record]) -> Evidence:
 
 
 def _is_diagnostic(record: Record) -> bool:
-    """Timing and kernel runs, known-drift checks, and a control that repeats a control."""
+    """Timing and kernel runs, known-drift checks, and runs of the control below the deep rung."""
     if record.kind in ("timing_diagnostic", "kernel"):
         return True
     parity = record.gates.get("parity", {})
     if parity.get("mode") == "known-drift":
         return True
     failed = parity.get("status") == "fail" or record.failure_class != "none"
-    return record.kind == "oracle_parity" and record.is_reference and not failed
+    if failed or not record.is_reference:
+        return False
+    # A control that went all the way up may become the lane's base; any other only shows the lane.
+    went_up = {gate.gate for gate in [*_canaries(record), *_quality(record)] if gate.rung == DEEP}
+    return not went_up >= REQUIRED - {"speed"}
 
 
 def _is_compared_with_foreign(record: Record, others: Mapping[str, Record]) -> bool:
@@ -279,11 +295,11 @@ def _canaries(record: Record) -> list[GateResult]:
     found = []
     for name in ("json", "color"):
         row = record.gates.get(name, {})
-        if "passed" not in row:
+        passed = _canary_passed(row)
+        if passed is None:
             continue
         at = row.get("completed_or_failed_at")
         depth = _depth(record, name)
-        passed = bool(row["passed"])
         if passed:
             reason = f"{depth} repeats are clean."
         else:
@@ -294,13 +310,27 @@ def _canaries(record: Record) -> list[GateResult]:
     return found
 
 
+def _canary_passed(row: Mapping[str, Any]) -> bool | None:
+    """Whether a canary was clean, None where the record does not say that it ran."""
+    if "passed" in row:
+        return bool(row["passed"])
+    if row.get("status") in ("pass", "fail"):
+        return bool(row["status"] == "pass")
+    if row.get("mismatch_count") or "first_mismatch_index" in row:
+        return False
+    done, asked = row.get("completed_or_failed_at"), row.get("requested")
+    return None if done is None or asked is None else bool(done >= asked)
+
+
 def _quality(record: Record) -> list[GateResult]:
     found = []
     for gate, name in (("quality", "suite"), ("long_context", "long_context")):
-        status = record.gates.get(gate, {}).get("status")
+        row = record.gates.get(gate, {})
+        # One case that failed fails the suite, also where no status is given for the whole.
+        status = "fail" if "fail" in row.values() else row.get("status")
         if status in ("pass", "fail"):
             passed = status == "pass"
-            case = record.gates[gate].get("failed_case")
+            case = row.get("failed_case")
             reason = f"The {name} {'passes' if passed else 'fails'}"
             reason += f" at {case}." if case else "."
             found.append(
@@ -321,7 +351,7 @@ def _parity(record: Record) -> list[GateResult]:
         return [_gate("parity", GateKind.PARITY, "medium", passed=False, reason=f"{reason}.")]
     if row.get("status") != "pass":
         return []
-    if not record.is_reference and not record.metrics.get("drafted"):
+    if record.speculates and not any(record.metrics.get(name) for name in ACTIVITY):
         return [
             GateResult(
                 gate="parity",
