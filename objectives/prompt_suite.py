@@ -2,7 +2,7 @@
 
 Variety is the point. On repeated text n-gram speculation accepts everything and even a different
 number format says the same tokens, so neither speed nor parity can be judged there. Changing a word
-here changes every measurement: results carry the suite's hash in their workload's identity.
+here changes every measurement: the suite's hash is part of a workload's identity.
 """
 
 from __future__ import annotations

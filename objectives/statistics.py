@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -127,13 +126,6 @@ def corruption_bound(repeats: int, failures: int = 0, *, confidence: float = 0.9
     return float(special.betaincinv(failures + 1, repeats - failures, confidence))
 
 
-def repeats_for_bound(bound: float, *, confidence: float = 0.95) -> int:
-    """Clean repeats after which `corruption_bound` is at most `bound`."""
-    if not 0 < bound < 1:
-        raise ValueError(f"a corruption rate to exclude lies between 0 and 1, not at {bound}.")
-    return math.ceil(math.log1p(-confidence) / math.log1p(-bound))
-
-
 class Noise(BaseModel):
     """How far the log of a session's mean rate strays, and how well that is known.
 
@@ -168,33 +160,6 @@ class Noise(BaseModel):
         total = self.dof + degrees
         sd = math.sqrt((self.dof * self.sd**2 + sum_of_squares) / total)
         return self.model_copy(update={"sd": sd, "dof": total})
-
-
-def bootstrap_ratio(
-    control: Sequence[float],
-    candidate: Sequence[float],
-    *,
-    confidence: float = 0.95,
-    draws: int = 4000,
-    seed: int = 0,
-) -> tuple[float, float, float]:
-    """Ratio of geometric means (candidate over control) with its percentile bootstrap interval.
-
-    Efron 1979. Returns (ratio, low, high). It sees only the spread within the two samples; where
-    whole server sessions differ, `objectives.ab` is the honest comparison.
-    """
-    generator = np.random.default_rng(seed)
-    logs = [np.log(np.asarray(side, dtype=float)) for side in (control, candidate)]
-    means: list[Any] = [
-        side[generator.integers(0, side.size, (draws, side.size))].mean(axis=1) for side in logs
-    ]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means[1] - means[0], [tail, 1 - tail])
-    return (
-        math.exp(float(logs[1].mean() - logs[0].mean())),
-        math.exp(float(low)),
-        math.exp(float(high)),
-    )
 
 
 def first_repeat_is_slow(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from objectives.prompt_suite import suite_sha
 
 PromptKind = Literal["suite", "text", "natural-chat", "random"]
 
@@ -39,6 +41,11 @@ class Workload(BaseModel):
         if self.requests and self.requests < self.streams and self.requests_per_s is None:
             raise ValueError("requests must be 0 (automatic) or at least as many as streams")
         return self
+
+    def identity(self) -> dict[str, Any]:
+        """What of the workload decides a result: its settings, and the words of the suite."""
+        words = {} if self.prompts == "random" else {"suite_sha256": suite_sha()}
+        return {**self.model_dump(mode="json"), **words}
 
     @property
     def is_concurrent(self) -> bool:

@@ -76,6 +76,13 @@ def test_an_objective_that_contradicts_itself_is_refused(
         Objective.model_validate({**objective.model_dump(), **change})
 
 
+def test_the_words_of_the_suite_are_part_of_a_workloads_identity(objective: Objective) -> None:
+    workload = objective.workload
+    assert len(workload.identity()["suite_sha256"]) == 64
+    drawn = workload.model_copy(update={"prompts": "random"})
+    assert "suite_sha256" not in drawn.identity()
+
+
 def test_two_quality_cases_cannot_share_a_name() -> None:
     with pytest.raises(ValidationError, match="arithmetic"):
         Quality(cases=(QualityCase(name="arithmetic", prompt="p"),))
