@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 TAG = "mlflow.sharedViewState."
 RUN_NAME = "attributes.`Run Name`"
@@ -23,6 +24,18 @@ WIDTHS_PX = {
 }
 
 
+CHARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Rate by trial": {"BAR": ("tok_s", "ratio_to_control", "ttft_ms")},
+    "Every repeat": {"LINE": ("repeats/tok_s", "repeats/ttft_ms")},
+    "Seconds by rung": {
+        "BAR": ("seconds", "seconds/startup", "seconds/smoke", "seconds/medium", "seconds/deep")
+    },
+}
+"""Charts worth seeing first, by section and kind; the UI adds the other metrics below them."""
+
+CHARTED_RUNS = 100
+
+
 @dataclass(frozen=True)
 class RunsView:
     """A filter and the columns worth seeing with it; runs come in the order of `order_by`."""
@@ -32,13 +45,14 @@ class RunsView:
     tags: tuple[str, ...]
     metrics: tuple[str, ...]
     order_by: str = "attributes.start_time"
+    charts: bool = False
 
     def as_tag(self) -> str:
         """The value of the experiment's tag."""
         tags = [f"tags.`{name}`" for name in self.tags]
         metrics = [f"metrics.`{name}`" for name in self.metrics]
         order = [RUN_NAME, *tags, *metrics, "duration", "runDateAndNestInfo"]
-        state = {
+        state: dict[str, Any] = {
             "searchFilter": self.search,
             "orderByKey": self.order_by,
             "orderByAsc": False,
@@ -50,8 +64,38 @@ class RunsView:
             "columnOrder": order,
             "columnWidths": {name: WIDTHS_PX.get(name, 110) for name in order},
         }
+        if self.charts:
+            state |= chart_state()
         # A fixed date: the same view is the same tag, whoever writes it.
         return json.dumps({"name": self.name, "createdAt": 0, "state": json.dumps(state)})
+
+
+def chart_state() -> dict[str, Any]:
+    """The charts as the UI keeps them: sections, and charts that name theirs."""
+    sections = [
+        {"uuid": f"tuner-{number}", "name": name, "display": True, "isReordered": True}
+        for number, name in enumerate(CHARTS)
+    ]
+    charts = [
+        {
+            "uuid": f"tuner-{metric}",
+            "type": kind,
+            "runsCountToCompare": CHARTED_RUNS,
+            "metricSectionId": f"tuner-{number}",
+            "deleted": False,
+            "isGenerated": False,
+            "metricKey": metric,
+            **({"xAxisKey": "step"} if kind == "LINE" else {}),
+        }
+        for number, kinds in enumerate(CHARTS.values())
+        for kind, metrics in kinds.items()
+        for metric in metrics
+    ]
+    return {
+        "compareRunSections": sections,
+        "compareRunCharts": charts,
+        "isAccordionReordered": True,
+    }
 
 
 VIEWS: Mapping[str, RunsView] = {
@@ -60,6 +104,7 @@ VIEWS: Mapping[str, RunsView] = {
         "tags.role != 'study'",
         ("verdict", "rejection.code", "rejection.reason", "changes", "rung"),
         ("tok_s", "tok_s.low", "tok_s.high"),
+        charts=True,
     ),
     "tuner-accepted": RunsView(
         "What won",

@@ -117,7 +117,8 @@ def _points(record: TrialRecord, control: TrialRecord | None) -> list[Point]:
             points.append(Point("ratio_to_control", record.rate.tok_s.mean / control.tok_s))
     for gate in record.gates:
         if gate.kind in (GateKind.CANARY, GateKind.PARITY, GateKind.AB):
-            points += _numbers(f"gates/{gate.gate}.", gate.evidence)
+            evidence = {k: v for k, v in gate.evidence.items() if k != "confidence"}
+            points += _numbers(f"gates/{gate.gate}.", evidence)
     points.append(Point("seconds", record.seconds))
     points += [Point(f"seconds/{rung}", s) for rung, s in record.seconds_by_rung.items()]
     return _last_of_each([p for p in points if math.isfinite(p.value)])
