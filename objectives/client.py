@@ -73,7 +73,6 @@ class Ask(BaseModel):
             "model": model,
             "max_tokens": self.max_tokens,
             "temperature": 0.0,
-            "seed": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_token_ids": True,

@@ -19,7 +19,10 @@ from objectives.rate import Rate, Repeat, rate_from, repeat_of
 from objectives.workload import Workload
 
 SETTLE_S = 0.05
-"""The engine books a request as finished just after it sent the last token."""
+"""The engine books a request as finished just after it sent the last token; how often to look."""
+
+SETTLE_ATTEMPTS = 20
+"""Looks at the engine's counters until it has booked every request, a second in all."""
 
 
 def measure_rate(
@@ -141,8 +144,11 @@ async def _measure(
             answers += said
             on_progress(index + 1, repeats)
         client_cpu = (time.process_time() - cpu_s) / max(time.perf_counter() - origin_s, 1e-9)
-        await asyncio.sleep(SETTLE_S)
-        view = engine_view(before, read_counters(await client.metrics()))
+        for _ in range(SETTLE_ATTEMPTS):
+            await asyncio.sleep(SETTLE_S)
+            view = engine_view(before, read_counters(await client.metrics()))
+            if view is None or view.requests >= len(answers):
+                break
     warnings = doubts(workload, rows, answers, view, client_cpu=client_cpu)
     return rate_from(
         [*done, *rows],

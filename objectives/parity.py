@@ -94,6 +94,7 @@ def parity_gate(
         _gate(
             endpoint,
             oracle.traces[:prompts][skip:],
+            skip,
             objective.parity,
             rung,
             self_parity,
@@ -106,6 +107,7 @@ def parity_gate(
 async def _gate(
     endpoint: Endpoint,
     traces: Sequence[Trace],
+    skipped: int,
     policy: ParityPolicy,
     rung: str,
     own: SelfParity | None,
@@ -132,6 +134,7 @@ async def _gate(
         policy,
         rung=rung,
         prompts=len(traces),
+        skipped=skipped,
         tokens=tokens,
         drafts=drafts,
         speculates=drafts is not None if speculates is None else speculates,
@@ -147,6 +150,7 @@ def judge_parity(
     rung: str,
     prompts: int,
     tokens: int,
+    skipped: int = 0,
     drafts: int | None = None,
     speculates: bool = False,
     own: SelfParity | None = None,
@@ -162,6 +166,7 @@ def judge_parity(
     evidence: dict[str, Any] = {
         "mode": policy.mode,
         "prompts": prompts,
+        "skipped": skipped,
         "tokens": tokens,
         "drafts": drafts,
         "divergences": [divergence.model_dump() for divergence in divergences],
@@ -211,6 +216,8 @@ def judge_parity(
         )
     else:
         reason = f"All {tokens} tokens of {prompts} prompts are the reference's."
+    if skipped:
+        reason += f" {skipped} more passed on an earlier rung."
     if speculates:
         reason += f" Speculation was active ({drafts} drafts)."
     return gate(GateStatus.PASSED, reason, 0.0)

@@ -31,10 +31,11 @@ def speed_gate(
     """
     evidence: dict[str, Any] = {
         "metric": objective.metric,
-        "samples": rate.samples(objective.metric),
+        "samples": list(rate.samples(objective.metric)),
         "warnings": list(rate.warnings),
     }
-    mean = sum(rate.samples(objective.metric)) / len(rate.repeats)
+    samples = rate.samples(objective.metric)
+    mean = sum(samples) / len(samples)
 
     def gate(code: str | None, reason: str, constraint: float) -> GateResult:
         return GateResult(
@@ -50,6 +51,8 @@ def speed_gate(
         )
 
     unit = _unit(objective)
+    if min(samples) <= 0:
+        return gate("too_slow", f"A repeat gave {min(samples):g} {unit}: nothing to compare.", 1.0)
     floor = objective.speed_floor
     if floor is not None:
         evidence["floor"] = floor

@@ -53,6 +53,12 @@ def test_the_floor_holds_whatever_the_control_does(objective: Objective) -> None
     assert "98" in gate.reason
 
 
+def test_a_repeat_that_gave_nothing_is_too_slow_rather_than_a_crash(objective: Objective) -> None:
+    rate = rate_of([100.0])
+    idle = rate.model_copy(update={"repeats": (rate.repeats[0].model_copy(update={"tok_s": 0.0}),)})
+    assert speed_gate(idle, CONTROL, objective, "smoke").code == "too_slow"
+
+
 def test_without_a_control_there_is_nothing_to_compare(objective: Objective) -> None:
     assert speed_gate(rate_of([1.0]), None, objective, "smoke").status is GateStatus.PASSED
 
