@@ -30,6 +30,9 @@ from tuner.trial import TrialPlan
 SEED = 0
 """Every session is asked the same prompts in the same order: sessions are compared by prompt."""
 
+RECENT = 4
+"""Control sessions that a candidate's speed is held against: more would reach into older weather."""
+
 FIRST_GUESS_TOK_S = 30.0
 """Only orders the gates of a lane in which nothing was ever measured."""
 
@@ -91,10 +94,9 @@ class Gates:
         objective = self._plan.objective
         rate = self.measure(rung, endpoint)
         self._observer.outcome.rate = rate
-        control = self._rates[-1] if self._rates else None
         noise = learn_noise(self._rates, objective)
         return [
-            speed_gate(rate, control, objective, rung.rung, noise=noise),
+            speed_gate(rate, self._rates[-RECENT:], objective, rung.rung, noise=noise),
             *slo_gates(rate, objective, rung.rung),
         ]
 

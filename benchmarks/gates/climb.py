@@ -30,10 +30,8 @@ from objectives import (
     order_gates,
     speed_gate,
 )
+from tuner.gates import RECENT
 from tuner.verdict import Evidence, Judgement, judge
-
-RECENT = 4
-"""Control sessions that the speed gate compares with."""
 
 
 @dataclass
