@@ -20,9 +20,6 @@ from pydantic import BaseModel, ConfigDict
 
 from objectives.endpoint import Endpoint, EndpointError, Phase
 
-TIMEOUT_S = 600.0
-"""Longest silence on a socket: a first token behind a compile or a long queue can take minutes."""
-
 
 class Completion(BaseModel):
     """One answer. Times are `time.perf_counter` seconds of this process.
@@ -106,14 +103,12 @@ class Client:
     Every method raises EndpointError when the endpoint does not answer properly.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, *, streams: int = 1, timeout_s: float = TIMEOUT_S
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, *, streams: int = 1) -> None:
         self.endpoint = endpoint
         self._http = httpx.AsyncClient(
             base_url=endpoint.base_url,
             headers=endpoint.headers(),
-            timeout=httpx.Timeout(timeout_s, connect=10.0, pool=None),
+            timeout=httpx.Timeout(endpoint.timeout_s, connect=10.0, pool=None),
             limits=httpx.Limits(max_connections=streams + 2, max_keepalive_connections=streams + 2),
             trust_env=False,
         )

@@ -9,13 +9,21 @@ Phase = Literal["connect", "tokenize", "request", "stream", "metrics"]
 """What was going on when an endpoint failed; `stream` is after the first byte of an answer."""
 
 
+TIMEOUT_S = 600.0
+"""Longest silence on a socket: a first token behind a compile or a long queue can take minutes."""
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """A served model: `base_url` such as `http://127.0.0.1:8123`, without `/v1`, and its name."""
+    """A served model: `base_url` such as `http://127.0.0.1:8123`, without `/v1`, and its name.
+
+    `timeout_s` is the longest silence on a socket before a request is given up.
+    """
 
     base_url: str
     model: str
     api_key: str | None = None
+    timeout_s: float = TIMEOUT_S
 
     def headers(self) -> dict[str, str]:
         """Request headers; the key is sent and shown nowhere else."""

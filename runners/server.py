@@ -187,7 +187,7 @@ class EngineServer:
         """
         if isinstance(error, EngineFailure):
             return error.failure
-        timed_out = isinstance(error, httpx.TimeoutException | TimeoutError)
+        timed_out = _is_timeout(error)
         if error is not None and not timed_out:
             self._wait_for("exited", DYING_S)
         healthy: bool | None = None
@@ -486,6 +486,15 @@ def open_engine(
             server.stop()
             raise
     raise AssertionError("unreachable")
+
+
+def _is_timeout(error: BaseException | None) -> bool:
+    """Whether a time-out is at the bottom of this error, whatever it was wrapped in on the way."""
+    while error is not None:
+        if isinstance(error, httpx.TimeoutException | TimeoutError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _set_aside(log: Path) -> None:

@@ -42,7 +42,11 @@ class Bench:
         try:
             server = self._started(role)
             try:
-                yield Endpoint(server.base_url, server.model)
+                yield Endpoint(
+                    server.base_url,
+                    server.model,
+                    timeout_s=server.timeouts.request_s,
+                )
             except EndpointError as error:
                 raise EngineFailure(server.diagnose(error)) from error
             finally:

@@ -92,7 +92,7 @@ def verify(script: Path, study: Study, *, say: Said = lambda _line: None) -> Ver
     server = _start(script, record, study)
     try:
         server.wait_ready(lambda stage: say(f"starting: {stage}"))
-        endpoint = Endpoint(server.base_url, server.model)
+        endpoint = Endpoint(server.base_url, server.model, timeout_s=server.timeouts.request_s)
         try:
             rate = measure_rate(
                 endpoint,
