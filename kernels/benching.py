@@ -38,19 +38,24 @@ class BenchRow:
 
     @property
     def best_us(self) -> float | None:
+        """Cold where measured, else warm, else eager; None when it did not run."""
         return None if self.timing is None else best_us(self.timing)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return dict(self.__dict__)
 
 
 @dataclass(frozen=True)
 class BenchTable:
+    """All rows of one `bench`, with the device's identity and measured ceilings."""
+
     identity: dict[str, Any]
     ceilings: Ceilings
     rows: tuple[BenchRow, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return {
             "identity": self.identity,
             "ceilings": self.ceilings.to_json(),
@@ -84,7 +89,9 @@ def bench(
             missing = seen["candidates"][op.name][candidate]
             if missing:
                 rows.append(
-                    BenchRow(op.name, case.name, candidate, "unavailable", missing, None, None, None)
+                    BenchRow(
+                        op.name, case.name, candidate, "unavailable", missing, None, None, None
+                    )
                 )
                 continue
             reply = worker.ask(
@@ -98,8 +105,8 @@ def bench(
                 samples=samples,
                 seed=seed,
             )
-            status, reason = reply.outcome, reply.message
-            timing = None
+            status: str = reply.outcome
+            reason, timing = reply.message, None
             if reply.ok:
                 checked = reply.result["check"]
                 status = "exact" if checked["passed"] else "inexact"
@@ -110,6 +117,7 @@ def bench(
 
 
 def measured_ceilings(worker: KernelWorker) -> Ceilings:
+    """Have the worker measure its device's ceilings."""
     reply = worker.ask("ceilings", timeout_s=300.0)
     if not reply.ok:
         raise KernelError(f"the device's ceilings could not be measured: {reply.message}")
@@ -125,6 +133,7 @@ def bench_row(
     timing: dict[str, Any] | None,
     ceilings: Ceilings,
 ) -> BenchRow:
+    """One row from a worker's timing, its floor and share filled in."""
     floor = share = None
     if timing is not None:
         cost = Cost(timing["bytes"], timing["operations"])

@@ -40,10 +40,11 @@ def build_worker(folder: str | Path | None = None) -> Path:
     with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name, FIXED_TIME), content)
-    os.replace(unfinished, target)
+    Path(unfinished).replace(target)
     return target
 
 
 def cache_folder() -> Path:
+    """Where built workers are kept: XDG_CACHE_HOME or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tuner-kernels"

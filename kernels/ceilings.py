@@ -30,13 +30,16 @@ class Ceilings:
 
     @property
     def bytes_per_s(self) -> float:
+        """The larger of the two bandwidths: a floor must not be too high."""
         return max(self.copy_bytes_per_s, self.read_bytes_per_s)
 
     def to_json(self) -> dict[str, float]:
+        """Plain data for JSON."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Ceilings:
+        """The inverse of `to_json`."""
         return Ceilings(**data)
 
 
@@ -59,7 +62,6 @@ def measure_ceilings(device: str, *, samples: int = 15) -> Ceilings:
     target = torch.empty_like(source)
     copy_s = median_s(lambda: target.copy_(source))
     read_s = median_s(lambda: torch.sum(source))
-    del source, target
     a = torch.randn((side, side), device=device).to(torch.bfloat16)
     bf16_s = median_s(lambda: a @ a)
     b = torch.randint(-127, 128, (side, side), device=device, dtype=torch.int8)

@@ -33,11 +33,14 @@ class CheckRow:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return {**self.__dict__, "modes": list(self.modes)}
 
 
 @dataclass(frozen=True)
 class CheckTable:
+    """All rows of one `check`, with the device's identity."""
+
     identity: dict[str, Any]
     rows: tuple[CheckRow, ...]
 
@@ -48,6 +51,7 @@ class CheckTable:
         return bool(ran) and all(row.status == "exact" for row in ran)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return {"identity": self.identity, "rows": [row.to_json() for row in self.rows]}
 
 
@@ -138,8 +142,9 @@ def combinations(
 
 
 def check_row(op: str, case: str, candidate: str, config: dict[str, Any], reply: Reply) -> CheckRow:
+    """One row from a worker's reply, whatever became of it."""
     if not reply.ok:
-        status = "failed" if reply.outcome == "raised" else reply.outcome
+        status: Status = "failed" if reply.outcome == "raised" else reply.outcome
         return CheckRow(op, case, candidate, config, status, reply.message, (), reply.seconds)
     report = reply.result
     status = report_status(report)

@@ -6,6 +6,7 @@ import importlib.util
 import platform
 import subprocess
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from kernels.space import UNLIMITED, DeviceLimits
@@ -26,14 +27,17 @@ class DeviceIdentity:
     cache_bytes: int
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> DeviceIdentity:
+        """The inverse of `to_json`."""
         return DeviceIdentity(**data)
 
 
 def default_device() -> str:
+    """The first CUDA device, else the first XPU, else the CPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -44,6 +48,7 @@ def default_device() -> str:
 
 
 def identify(device: str) -> DeviceIdentity:
+    """Name and versions of a device such as `cuda:0`."""
     import torch
 
     device_type = device.split(":")[0]
@@ -54,9 +59,9 @@ def identify(device: str) -> DeviceIdentity:
         cache = getattr(properties, "L2_cache_size", 0)
         driver, runtime = nvidia_driver(), f"CUDA {torch.version.cuda}"
     elif device_type == "xpu":
-        properties = torch.xpu.get_device_properties(device)
-        name, memory = properties.name, properties.total_memory
-        driver = str(getattr(properties, "driver_version", ""))
+        xpu = torch.xpu.get_device_properties(device)
+        name, memory = xpu.name, xpu.total_memory
+        driver = str(getattr(xpu, "driver_version", ""))
         runtime = str(getattr(torch.version, "xpu", ""))
     else:
         name = cpu_name()
@@ -74,6 +79,7 @@ def identify(device: str) -> DeviceIdentity:
 
 
 def limits(device: str) -> DeviceLimits:
+    """What one compute unit of the device holds; unlimited on a CPU."""
     import torch
 
     if not device.startswith("cuda"):
@@ -95,6 +101,7 @@ HOPPER_SHARED_MEMORY_BYTES = 227 * 1024
 
 
 def triton_version() -> str:
+    """Triton's version, empty where it is not installed."""
     if importlib.util.find_spec("triton") is None:
         return ""
     import triton
@@ -103,6 +110,7 @@ def triton_version() -> str:
 
 
 def nvidia_driver() -> str:
+    """The driver's version as nvidia-smi says it, empty when it does not."""
     try:
         answer = subprocess.run(
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
@@ -117,8 +125,9 @@ def nvidia_driver() -> str:
 
 
 def cpu_name() -> str:
+    """The processor's model name."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
             for line in lines:
                 if line.startswith("model name"):
                     return line.split(":", 1)[1].strip()

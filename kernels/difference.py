@@ -1,4 +1,4 @@
-"""How two tensors differ: largest difference, how many elements, the first index. NaN never passes."""
+"""How two tensors differ: by how much, in how many elements, where first. NaN never passes."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Difference:
     passed: bool
 
     def sentence(self) -> str:
+        """What differs, how much, and where first."""
         if self.passed:
             return f"{self.output}: {self.elements} elements agree"
         at = "" if self.first_index is None else f", first at {list(self.first_index)}"
@@ -43,6 +44,7 @@ class Difference:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON; what is not finite becomes text."""
         data = asdict(self)
         for key in ("max_difference", "expected", "got"):
             value = data[key]
@@ -56,9 +58,7 @@ def compare(expected: Tensors, got: Tensors, rule: Exactness) -> list[Difference
     return [compare_one(name, want, got[name], rule) for name, want in expected.items()]
 
 
-def compare_one(
-    name: str, want: torch.Tensor, have: torch.Tensor, rule: Exactness
-) -> Difference:
+def compare_one(name: str, want: torch.Tensor, have: torch.Tensor, rule: Exactness) -> Difference:
     """Compare one output under the op's rule. A shape or dtype that differs fails as a whole."""
     import torch
 
@@ -86,6 +86,7 @@ def finish(
     largest_ulp: torch.Tensor,
     nan: int,
 ) -> Difference:
+    """Count, measure and locate the elements marked wrong."""
     import torch
 
     mismatching = int(wrong.sum().item())

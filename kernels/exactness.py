@@ -12,7 +12,6 @@ the endpoint's own canaries and parity still decide.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +38,7 @@ class ModeReport:
     differences: tuple[Difference, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return {
             "mode": self.mode,
             "repeats": self.repeats,
@@ -62,19 +62,23 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
+        """Every mode ran and passed."""
         return bool(self.modes) and all(mode.passed for mode in self.modes)
 
     @property
     def reason(self) -> str:
+        """The first failure, or what the proof consisted of."""
         for mode in self.modes:
             if not mode.passed:
                 return f"{mode.mode}, repeat {mode.repeats}: {mode.reason}"
         return f"{self.rule.split(':')[0]} over {', '.join(self.mode_counts())}"
 
     def mode_counts(self) -> list[str]:
+        """Repeats per mode, such as `200 x eager`."""
         return [f"{mode.repeats} x {mode.mode}" for mode in self.modes]
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return {
             "op": self.op,
             "case": self.case,
@@ -97,6 +101,7 @@ class GuardedOutputs:
 
     @staticmethod
     def like(templates: Tensors) -> GuardedOutputs:
+        """Buffers of the templates' shapes, uninitialised but for their guards."""
         import torch
 
         tensors: Tensors = {}
@@ -122,6 +127,7 @@ class GuardedOutputs:
                 torch.bitwise_not(expected[name], out=tensor)
 
     def broken_guard(self) -> str | None:
+        """Which output was written past its ends, or None."""
         for name, buffer in self.buffers.items():
             edges = (buffer[:GUARD_BYTES], buffer[-GUARD_BYTES:])
             if any(bool((edge != GUARD_VALUE).any().item()) for edge in edges):
@@ -139,7 +145,7 @@ def check_candidate(
     repeats: int,
     seed: int,
 ) -> CheckReport:
-    """Run `repeats` eager and `repeats` replayed comparisons; each mode stops at its first failure."""
+    """Run `repeats` eager and as many replayed comparisons; a mode stops at its first failure."""
     started = time.perf_counter()
     modes = [check_eager(op, case, candidate, config, device, repeats=repeats, seed=seed)]
     if candidate.graph_safe:
@@ -158,6 +164,7 @@ def check_candidate(
 
 
 def fresh_inputs(op: Op, case: Case, device: str, seed: int) -> Tensors:
+    """The op's random inputs for one seed."""
     import torch
 
     generator = torch.Generator(device=device)
@@ -166,8 +173,16 @@ def fresh_inputs(op: Op, case: Case, device: str, seed: int) -> Tensors:
 
 
 def check_eager(
-    op: Op, case: Case, candidate: Candidate, config: Config, device: str, *, repeats: int, seed: int
+    op: Op,
+    case: Case,
+    candidate: Candidate,
+    config: Config,
+    device: str,
+    *,
+    repeats: int,
+    seed: int,
 ) -> ModeReport:
+    """New tensors each time, called directly."""
     device_type = device.split(":")[0]
     differences: list[Difference] = []
     for repeat in range(1, repeats + 1):
@@ -179,7 +194,7 @@ def check_eager(
         try:
             candidate.run(inputs, outputs.tensors, config)
             synchronize(device_type)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- a candidate may raise anything
             return ModeReport("eager", repeat, False, describe_error(error), ())
         differences = compare(expected, outputs.tensors, op.exactness)
         reason = complaint(differences, outputs, kept, inputs)
@@ -189,8 +204,16 @@ def check_eager(
 
 
 def check_replay(
-    op: Op, case: Case, candidate: Candidate, config: Config, device: str, *, repeats: int, seed: int
+    op: Op,
+    case: Case,
+    candidate: Candidate,
+    config: Config,
+    device: str,
+    *,
+    repeats: int,
+    seed: int,
 ) -> ModeReport:
+    """One recorded call, its buffers overwritten before each replay."""
     device_type = device.split(":")[0]
     mode = graph_kind(device_type)
     static = {n: t.clone() for n, t in fresh_inputs(op, case, device, seed).items()}
@@ -201,7 +224,7 @@ def check_replay(
 
     try:
         recording = record(call, device_type)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 -- a candidate may raise anything
         return ModeReport(mode, 0, False, f"cannot be captured: {describe_error(error)}", ())
     differences: list[Difference] = []
     for repeat in range(1, repeats + 1):
@@ -212,7 +235,7 @@ def check_replay(
         try:
             recording.replay()
             synchronize(device_type)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- a candidate may raise anything
             return ModeReport(mode, repeat, False, describe_error(error), ())
         differences = compare(expected, outputs.tensors, op.exactness)
         reason = complaint(differences, outputs, inputs if repeat == 1 else None, static)
@@ -242,8 +265,7 @@ def complaint(
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equality that tells -0 from 0 and lets NaN equal itself."""
     import torch
 
     return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
-
-

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG001 -- a faulty candidate takes what every candidate takes
 """Does the checker catch what it must? Candidates with planted faults, and sound ones that pass.
 
 Each fault is one that real kernels have had. `self_test` fails when a single fault gets through,
@@ -45,6 +46,7 @@ class FaultOutcome:
     reason: str
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return dict(self.__dict__)
 
 
@@ -261,12 +263,14 @@ def self_test(device: str, *, repeats: int, seed: int) -> list[FaultOutcome]:
 def run_check(
     fault: Fault, candidate: Candidate, device: str, repeats: int, seed: int
 ) -> CheckReport:
+    """Check one candidate on the fault's op and case."""
     op = REGISTRY[fault.op]
     case = op.case(fault.case)
     return check_candidate(op, case, candidate, {}, device, repeats=repeats, seed=seed)
 
 
 def judge(fault: Fault, expected: str, report: CheckReport, as_expected: bool) -> FaultOutcome:
+    """The outcome of a check as a line of the self-test."""
     sound = expected == "passes"
     return FaultOutcome(
         name=report.candidate if sound else fault.name,

@@ -6,6 +6,7 @@ The next request starts a fresh one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -18,9 +19,10 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, Self
 
 from kernels.bundle import build_worker
+from kernels.ops import KernelError
 
 MARK = "TUNER_KERNEL_WORKER"
 """Environment variable by which every process of a worker's tree is recognised."""
@@ -39,6 +41,7 @@ class Reply:
 
     @property
     def ok(self) -> bool:
+        """The worker answered, and did what was asked."""
         return self.outcome == "ok"
 
 
@@ -67,7 +70,7 @@ class KernelWorker:
         self._buffer = b""
         self._next_id = 1
 
-    def __enter__(self) -> KernelWorker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,22 +92,24 @@ class KernelWorker:
         if process is None:
             return
         if process.stdin is not None:
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
-            except BrokenPipeError:
-                pass
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            pass
         self._discard()
+
+    def _running(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+        process = self._process
+        if process is None or process.stdin is None:
+            raise KernelError("the kernel worker is not running")
+        return process, process.stdin
 
     def _open(self) -> Reply:
         self._mark = uuid.uuid4().hex
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         environment.update(self.settings.env)
         environment[MARK] = self._mark
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the worker
         try:
             self._process = subprocess.Popen(
                 [self.settings.python, "-B", str(build_worker())],
@@ -135,13 +140,12 @@ class KernelWorker:
         return reply
 
     def _exchange(self, message: Mapping[str, Any], timeout_s: float) -> Reply:
-        process = self._process
-        assert process is not None and process.stdin is not None
+        _, stdin = self._running()
         number, self._next_id = self._next_id, self._next_id + 1
         line = json.dumps({"id": number, **message}) + "\n"
         try:
-            process.stdin.write(line.encode())
-            process.stdin.flush()
+            stdin.write(line.encode())
+            stdin.flush()
         except BrokenPipeError:
             return self._crashed()
         answer = self._read_line(time.monotonic() + timeout_s)
@@ -160,15 +164,16 @@ class KernelWorker:
 
     def _read_line(self, deadline: float) -> bytes | None:
         """A line, b"" when the worker's output ended, None when the deadline passed."""
-        process = self._process
-        assert process is not None and process.stdout is not None
+        stdout = self._running()[0].stdout
+        if stdout is None:
+            return b""
         with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
+            selector.register(stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
                 left = deadline - time.monotonic()
                 if left <= 0 or not selector.select(left):
                     return None
-                chunk = os.read(process.stdout.fileno(), 1 << 16)
+                chunk = os.read(stdout.fileno(), 1 << 16)
                 if not chunk:
                     return b""
                 self._buffer += chunk
@@ -176,8 +181,7 @@ class KernelWorker:
         return line
 
     def _crashed(self) -> Reply:
-        process = self._process
-        assert process is not None
+        process, _ = self._running()
         try:
             code = process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -202,22 +206,22 @@ class KernelWorker:
             end_tree(process, self._mark)
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
-                    try:
+                    with contextlib.suppress(BrokenPipeError):
                         stream.close()
-                    except BrokenPipeError:
-                        pass
         if self._stderr is not None:
             self._stderr.close()
             self._stderr = None
 
 
 def lost_message(reply: Mapping[str, Any]) -> str:
+    """Why a context was lost, from the reply that announced it."""
     result = reply.get("result") or {}
     reason = reply.get("error") or result.get("check", result).get("reason", "")
     return f"the device context was lost: {reason}"
 
 
 def describe_exit(code: int) -> str:
+    """An exit code in words."""
     if code >= 0:
         return f"exited with code {code}"
     try:
@@ -228,18 +232,14 @@ def describe_exit(code: int) -> str:
 
 def end_tree(process: subprocess.Popen[bytes], mark: str, *, timeout_s: float = 15.0) -> None:
     """Kill the worker, its process group, and whatever else carries its mark."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         alive = marked_processes(mark)
         for pid in alive:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         if process.poll() is not None and not alive:
             return
         time.sleep(0.02)
@@ -261,5 +261,6 @@ def marked_processes(mark: str) -> list[int]:
 
 
 def proc_entries() -> Iterable[Path]:
+    """Folders of all processes; none where there is no /proc."""
     proc = Path("/proc")
     return (entry for entry in proc.iterdir() if entry.name.isdigit()) if proc.is_dir() else ()

@@ -24,6 +24,8 @@ class CandidateInfo:
 
 @dataclass(frozen=True)
 class OpInfo:
+    """What `list_ops` says of one op."""
+
     name: str
     summary: str
     exactness: str
@@ -56,6 +58,7 @@ def pick_ops(names: Iterable[str] | None, op_files: Iterable[str] = ()) -> list[
 
 
 def describe_op(op: Op) -> OpInfo:
+    """Describe one op and its candidates."""
     return OpInfo(
         name=op.name,
         summary=op.summary,

@@ -22,12 +22,16 @@ class Microseconds:
         return f"{self.median_us:.2f} us [{self.low_us:.2f}, {self.high_us:.2f}]"
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return asdict(self)
 
 
 def summarise(samples_us: Sequence[float], confidence: float = 0.95) -> Microseconds:
-    """Interval between order statistics: the number of samples under the median is binomial with
-    probability one half (W. J. Conover, Practical Nonparametric Statistics, section 3.2)."""
+    """Median, and an interval between order statistics.
+
+    The number of samples under the median is binomial with probability one half (W. J. Conover,
+    Practical Nonparametric Statistics, section 3.2).
+    """
     ordered = sorted(samples_us)
     count = len(ordered)
     rank = 0

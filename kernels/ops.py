@@ -47,13 +47,16 @@ class Case:
         return self.params[key]
 
     def get(self, key: str, default: Any) -> Any:
+        """A parameter, or `default` where the case has none of that name."""
         return self.params.get(key, default)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return {"name": self.name, "params": dict(self.params)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Case:
+        """The inverse of `to_json`."""
         return Case(str(data["name"]), dict(data["params"]))
 
 
@@ -80,6 +83,7 @@ class BitExact:
     reason: str
 
     def describe(self) -> str:
+        """The rule and its reason in one line."""
         return f"bit-exact: {self.reason}"
 
 
@@ -94,6 +98,7 @@ class Bound:
     reason: str
 
     def describe(self) -> str:
+        """The rule and its reason in one line."""
         return f"within {self.max_ulp} units in the last place: {self.reason}"
 
 
@@ -156,7 +161,7 @@ class Op:
         """Register a way to compute this op. Its function is handed (inputs, outputs, config)."""
 
         def add(run: Run) -> Run:
-            key = name or getattr(run, "__name__", "candidate")
+            key: str = name or getattr(run, "__name__", "candidate")
             if key in self.candidates:
                 raise KernelError(
                     f"op {self.name!r} already has a candidate {key!r}: choose another name"
@@ -176,6 +181,7 @@ class Op:
         return add
 
     def case(self, name: str) -> Case:
+        """The named case; raises KernelError listing the known ones."""
         for case in self.cases:
             if case.name == name:
                 return case
@@ -183,6 +189,7 @@ class Op:
         raise KernelError(f"op {self.name!r} has no case {name!r}; its cases are {known}")
 
     def pick(self, name: str) -> Candidate:
+        """The named candidate; raises KernelError listing the known ones."""
         if name not in self.candidates:
             known = ", ".join(self.candidates)
             raise KernelError(f"op {self.name!r} has no candidate {name!r}; it has {known}")
@@ -235,7 +242,8 @@ def load_file(path: str | Path) -> None:
     if module_name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(module_name, file)
-    assert spec is not None and spec.loader is not None, file
+    if spec is None or spec.loader is None:
+        raise KernelError(f"op file {path} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     ops_before = dict(REGISTRY)
     candidates_before = {key: dict(known.candidates) for key, known in REGISTRY.items()}
@@ -258,4 +266,5 @@ def describe_error(error: BaseException) -> str:
 
 
 def first_line(text: str | None) -> str:
+    """The first line of a docstring, empty without one."""
     return (text or "").strip().splitlines()[0] if (text or "").strip() else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,12 +23,13 @@ class TrialTable:
 
 def write_table(result: TuneResult, path: str | Path, *, command: str) -> None:
     """Write every trial of `result`; `command` is what a reader runs to measure it again."""
-    with open(path, "w", encoding="utf-8") as file:
+    with Path(path).open("w", encoding="utf-8") as file:
         for line in table_lines(result, command):
             file.write(json.dumps(line) + "\n")
 
 
 def table_lines(result: TuneResult, command: str) -> Iterator[dict[str, Any]]:
+    """The header, then one line per trial in the order of the parameters."""
     names = sorted({name for trial in result.trials for name in trial.config})
     yield {
         "table": "kernel trials",
@@ -37,7 +38,7 @@ def table_lines(result: TuneResult, command: str) -> Iterator[dict[str, Any]]:
         "candidate": result.candidate,
         "metric": "us",
         "direction": "minimize",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "command": command,
         "identity": result.identity,
         "limits": result.limits.to_json(),
@@ -63,6 +64,7 @@ def table_lines(result: TuneResult, command: str) -> Iterator[dict[str, Any]]:
 
 
 def rounded(value: float | None) -> float | None:
+    """A tenth of a nanosecond is finer than any clock here."""
     return None if value is None else round(value, 4)
 
 
@@ -70,7 +72,7 @@ def read_table(path: str | Path) -> TrialTable:
     """Read a table back. Raises KernelError naming the line that is not one of a table."""
     rows: list[KernelTrial] = []
     header: dict[str, Any] | None = None
-    with open(path, encoding="utf-8") as file:
+    with Path(path).open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             try:
                 data = json.loads(line)

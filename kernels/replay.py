@@ -23,6 +23,7 @@ def device_module(device_type: str) -> Any:
 
 
 def synchronize(device_type: str) -> None:
+    """Wait for the device; a CPU has nothing to wait for."""
     if device_type != "cpu":
         device_module(device_type).synchronize()
 

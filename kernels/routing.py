@@ -30,6 +30,7 @@ class MoeShape:
 
 
 def moe_case(name: str, shape: MoeShape, tokens: int, pattern: str) -> Case:
+    """A case of a MoE op; raises KernelError for an unknown pattern."""
     if pattern not in PATTERNS:
         raise KernelError(f"no routing pattern {pattern!r}; known are {', '.join(PATTERNS)}")
     return Case(
@@ -106,7 +107,7 @@ def read_routes(
     """
     tables: dict[int, list[list[list[int]]]] = {}
     kept = 0
-    with open(path, encoding="utf-8") as lines:
+    with Path(path).open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip() or kept >= limit:
                 continue
@@ -122,6 +123,7 @@ def read_routes(
 
 
 def parse_route_line(path: str | Path, number: int, line: str) -> Mapping[str, Any]:
+    """One line of a capture; raises KernelError naming file and line."""
     try:
         record = json.loads(line)
         table = record["topk_ids"]
@@ -149,9 +151,8 @@ def captured_cases(path: str | Path, shape: MoeShape, *, layer: str | None = Non
     return cases
 
 
-def check_tables(
-    path: str | Path, tables: Iterable[list[list[int]]], shape: MoeShape
-) -> None:
+def check_tables(path: str | Path, tables: Iterable[list[list[int]]], shape: MoeShape) -> None:
+    """Raise KernelError when a route does not fit the layer's shape."""
     for table in tables:
         for row in table:
             if len(row) != shape.top_k or max(row) >= shape.experts:

@@ -27,10 +27,12 @@ class DeviceLimits:
     warp_size: int = 32
 
     def to_json(self) -> dict[str, int]:
+        """Plain data for JSON."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, int]) -> DeviceLimits:
+        """The inverse of `to_json`."""
         return DeviceLimits(**data)
 
 
@@ -55,6 +57,7 @@ class Space:
     default: Config = field(default_factory=dict)
 
     def size(self) -> int:
+        """How many combinations there are before constraints."""
         return math.prod(len(values) for values in self.choices.values())
 
     def every(self) -> Iterator[dict[str, Value]]:

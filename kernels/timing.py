@@ -51,9 +51,11 @@ class Timing:
 
     @property
     def launch_overhead_us(self) -> float | None:
+        """What an eager call costs above a replayed one."""
         return None if self.warm is None else self.eager.median_us - self.warm.median_us
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON, with the achieved bandwidth and rate."""
         seconds = self.best.median_us * 1e-6
         return {
             "op": self.op,
@@ -122,7 +124,7 @@ def time_candidate(
             warm, kind = replayed([call] * CALLS_PER_GRAPH, device_type, samples)
             if inputs.cold:
                 cold, kind = replayed(rotation(inputs, candidate, config), device_type, samples)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- a candidate may raise anything
             note = f"cannot be captured: {describe_error(error)}"
             synchronize(device_type)
     return Timing(
@@ -139,9 +141,9 @@ def time_candidate(
     )
 
 
-def rotation(
-    inputs: InputSets, candidate: Candidate, config: Config
-) -> list[Callable[[], None]]:
+def rotation(inputs: InputSets, candidate: Candidate, config: Config) -> list[Callable[[], None]]:
+    """One call per input set, in order."""
+
     def bound(number: int) -> Callable[[], None]:
         return lambda: candidate.run(inputs.sets[number], inputs.outputs[number], config)
 
@@ -151,6 +153,8 @@ def rotation(
 def replayed(
     calls: list[Callable[[], None]], device_type: str, samples: int
 ) -> tuple[Microseconds, str]:
+    """Time per call of a graph that holds all `calls`, and the kind of graph."""
+
     def together() -> None:
         for call in calls:
             call()
@@ -174,8 +178,7 @@ def time_calls(
         return times
     module = device_module(device_type)
     events = [
-        (module.Event(enable_timing=True), module.Event(enable_timing=True))
-        for _ in range(samples)
+        (module.Event(enable_timing=True), module.Event(enable_timing=True)) for _ in range(samples)
     ]
     for begin, end in events:
         begin.record()

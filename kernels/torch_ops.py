@@ -1,3 +1,4 @@
+# ruff: noqa: ARG001 -- a candidate takes (inputs, outputs, config)
 """A user's own compiled op, named as in `torch.ops.<namespace>.<op>`, as a candidate."""
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ def torch_op_candidate(op_name: str, qualified: str, *, loads: Iterable[str] = (
 
 
 def load(item: str) -> None:
+    """Load a shared library by path or import a module by name."""
     import torch
 
     try:
         if Path(item).suffix in (".so", ".dll", ".dylib"):
-            torch.ops.load_library(item)
+            torch.ops.load_library(item)  # type: ignore[no-untyped-call] # torch has no types here
         else:
             importlib.import_module(item)
     except (OSError, ImportError) as error:
@@ -46,6 +48,7 @@ def load(item: str) -> None:
 
 
 def resolve(qualified: str) -> Callable[..., Any]:
+    """The callable behind `namespace::name`."""
     import torch
 
     namespace, _, name = qualified.partition("::")
@@ -53,6 +56,6 @@ def resolve(qualified: str) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(getattr(torch.ops, namespace), name)
     except (AttributeError, RuntimeError) as error:
         raise KernelError(
-            f"torch.ops has no {qualified!r}; give NAMESPACE::NAME and the library that registers it"
+            f"torch.ops has no {qualified!r}; give NAMESPACE::NAME and the library that has it"
         ) from error
     return found

@@ -43,9 +43,11 @@ class KernelTrial:
 
     @property
     def exact(self) -> bool:
+        """It was exact and has a time."""
         return self.status == "exact" and self.us is not None
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         return dict(self.__dict__)
 
 
@@ -65,10 +67,11 @@ class Exhaustive:
     def __init__(self, configs: Iterable[Config], *, shuffle_seed: int | None = None) -> None:
         self._left = [dict(config) for config in configs]
         if shuffle_seed is not None:
-            random.Random(shuffle_seed).shuffle(self._left)
+            random.Random(shuffle_seed).shuffle(self._left)  # noqa: S311 -- an order
         self._left.reverse()
 
     def ask(self) -> Config | None:
+        """The next configuration of the list."""
         return self._left.pop() if self._left else None
 
     def tell(self, trial: KernelTrial) -> None:
@@ -111,7 +114,11 @@ class TuneResult:
 
 
 def legal_configs(
-    op_name: str, case: str | Case, candidate: str, limits: DeviceLimits, op_files: Sequence[str] = ()
+    op_name: str,
+    case: str | Case,
+    candidate: str,
+    limits: DeviceLimits,
+    op_files: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Every configuration that the constraints allow on a device with these limits."""
     op = pick_ops([op_name], op_files)[0]
@@ -163,7 +170,7 @@ def tune(
             ]
             if not configs:
                 raise KernelError(f"no configuration of {picked.name!r} is legal for {chosen.name}")
-            random.Random(seed).shuffle(configs)
+            random.Random(seed).shuffle(configs)  # noqa: S311 -- an order, not a secret
             proposer = Exhaustive(configs)
             if compile_processes > 0:
                 compile_all(settings, op, chosen, picked, configs[:budget], compile_processes)
@@ -199,6 +206,7 @@ class Bench:
     timeout_s: float
 
     def ask(self, verb: str, candidate: str, config: Config, **fields: Any) -> Reply:
+        """Send a request about this op and case."""
         return self.worker.ask(
             verb,
             timeout_s=self.timeout_s,
@@ -241,6 +249,7 @@ def run_trials(
     budget: int | None,
     repeats: int,
 ) -> list[KernelTrial]:
+    """Ask, try, tell, until the proposer or the budget ends."""
     trials: list[KernelTrial] = []
     while budget is None or len(trials) < budget:
         config = proposer.ask()
@@ -283,7 +292,7 @@ def prove_fastest(
 def trial_of(number: int, config: dict[str, Any], reply: Reply) -> KernelTrial:
     """What a worker's reply says about a configuration."""
     if not reply.ok:
-        status = "failed" if reply.outcome == "raised" else reply.outcome
+        status: str = "failed" if reply.outcome == "raised" else reply.outcome
         return KernelTrial(number, config, status, reply.message, seconds=reply.seconds)
     checked, timing = reply.result["check"], reply.result["timing"]
     status = report_status(checked)

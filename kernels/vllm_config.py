@@ -20,8 +20,11 @@ FOLDER_VARIABLE = "VLLM_TUNED_CONFIG_FOLDER"
 
 
 def file_name(experts: int, intermediate: int, device: str, dtype: str | None = None) -> str:
-    """The name vLLM builds. It looks W8A8 INT8 up without a dtype selector (0.32.0 passes none);
-    give `dtype` ("fp8_w8a8", "int8_w8a16" ...) for kernels where it passes one."""
+    """The name vLLM builds.
+
+    It looks W8A8 INT8 up without a dtype selector (0.32.0 passes none); give `dtype` ("fp8_w8a8",
+    "int8_w8a16" ...) for kernels where it passes one.
+    """
     name = device.replace(" ", "_").replace("/", "_")
     if "H200" in name.split("_"):
         name = "NVIDIA_H200"  # vLLM folds the H200 family into one name

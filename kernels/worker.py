@@ -1,3 +1,4 @@
+# ruff: noqa: ARG001 -- every verb takes (session, request)
 """The process in which candidates run. One JSON request a line on stdin, one reply on stdout.
 
 It may be crashed, hung or have its device context ruined by a candidate: nothing outside it is
@@ -40,6 +41,7 @@ class Session:
         self.inputs: InputSets | None = None
 
     def find(self, request: Mapping[str, Any]) -> tuple[Op, Case, Candidate, dict[str, Any]]:
+        """The op, case, candidate and legal configuration a request names."""
         name = request["op"]
         if name not in REGISTRY:
             raise KernelError(f"no op {name!r}; known are {', '.join(sorted(REGISTRY))}")
@@ -61,19 +63,22 @@ class Session:
             config = started
         refusal = candidate.space.refusal(config, case.params, limits(self.device))
         if refusal:
-            raise KernelError(f"candidate {candidate.name!r} of {name}, case {case.name}: {refusal}")
+            raise KernelError(
+                f"candidate {candidate.name!r} of {name}, case {case.name}: {refusal}"
+            )
         return op, case, candidate, config
 
     def sets(self, op: Op, case: Case, seed: int) -> InputSets:
+        """The case's inputs, kept while requests stay with the case."""
         kept = self.inputs
         if kept is None or kept.op is not op or kept.case != case or kept.seed != seed:
             self.inputs = None  # frees the old sets before the new ones are made
-            self.inputs = InputSets(op, case, self.device, seed)
-        assert self.inputs is not None
-        return self.inputs
+            kept = self.inputs = InputSets(op, case, self.device, seed)
+        return kept
 
 
 def describe(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Identity, limits, and why candidates cannot run here."""
     kind = session.device.split(":")[0]
     return {
         "identity": identify(session.device).to_json(),
@@ -86,6 +91,7 @@ def describe(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Check one configuration of one candidate on one case."""
     op, case, candidate, config = session.find(request)
     report = check_candidate(
         op,
@@ -100,6 +106,7 @@ def check(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def time_one(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Time one configuration, without checking it."""
     op, case, candidate, config = session.find(request)
     sets = session.sets(op, case, int(request["seed"]))
     return time_candidate(sets, candidate, config, samples=int(request["samples"])).to_json()
@@ -124,20 +131,19 @@ def warm(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def ceilings(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure the device's ceilings."""
     return measure_ceilings(session.device).to_json()
 
 
 def test_checker(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
-    outcomes = self_test(
-        session.device, repeats=int(request["repeats"]), seed=int(request["seed"])
-    )
+    """Run the checker's self-test."""
+    outcomes = self_test(session.device, repeats=int(request["repeats"]), seed=int(request["seed"]))
     return {"outcomes": [outcome.to_json() for outcome in outcomes]}
 
 
 def add_torch_op(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
-    name = torch_op_candidate(
-        request["op"], request["torch_op"], loads=request.get("loads", ())
-    )
+    """Register a user's torch op as a candidate."""
+    name = torch_op_candidate(request["op"], request["torch_op"], loads=request.get("loads", ()))
     return {"candidate": name}
 
 
@@ -160,11 +166,12 @@ def context_lost(device: str) -> bool:
     try:
         probe = torch.arange(4096, device=device, dtype=torch.int64)
         return int(probe.sum().item()) != 4096 * 4095 // 2
-    except Exception:
+    except Exception:  # noqa: BLE001 -- whatever it is, the device did not compute
         return True
 
 
 def answer(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what a request asks; any exception becomes a reply."""
     verb = request.get("verb")
     if verb not in VERBS:
         return {"ok": False, "error": f"no verb {verb!r}; known are {', '.join(VERBS)}"}
@@ -172,7 +179,7 @@ def answer(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"ok": True, "result": VERBS[verb](session, request)}
     except KernelError as error:
         return {"ok": False, "error": str(error), "refused": True}
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 -- a candidate may raise anything
         return {"ok": False, "error": describe_error(error)}
 
 
@@ -206,7 +213,7 @@ def serve() -> None:
         catalog.load()
         for path in opening.get("op_files", ()):
             load_file(path)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 -- told to the parent, whatever it is
         send({"id": 0, "ok": False, "error": str(error), "refused": isinstance(error, KernelError)})
         return
     send({"id": 0, "ok": True, "result": {"device": session.device}})

@@ -25,6 +25,7 @@ from kernels import KernelTrial, TuneResult, WorkerSettings
 
 
 def self_test(arguments: argparse.Namespace) -> bool:
+    """Planted faults must be caught and sound candidates pass; True when all are."""
     outcomes = kernels.self_test(repeats=arguments.repeats, settings=settings(arguments))
     for outcome in outcomes:
         mark = "ok  " if outcome.as_expected else "FAIL"
@@ -36,6 +37,7 @@ def self_test(arguments: argparse.Namespace) -> bool:
 
 
 def check(arguments: argparse.Namespace) -> bool:
+    """Prove candidates; True when all that could run are exact."""
     table = kernels.check(
         arguments.ops or None,
         candidates=arguments.candidate,
@@ -54,6 +56,7 @@ def check(arguments: argparse.Namespace) -> bool:
 
 
 def by_status(rows: tuple[kernels.CheckRow, ...]) -> dict[tuple[str, str], Counter[str]]:
+    """Count rows by op, candidate and status."""
     counted: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
         counted.setdefault((row.op, row.candidate), Counter())[row.status] += 1
@@ -61,6 +64,7 @@ def by_status(rows: tuple[kernels.CheckRow, ...]) -> dict[tuple[str, str], Count
 
 
 def bench(arguments: argparse.Namespace) -> bool:
+    """Time candidates and print them beside the floor."""
     table = kernels.bench(
         arguments.ops or None,
         candidates=arguments.candidate,
@@ -88,6 +92,7 @@ def bench(arguments: argparse.Namespace) -> bool:
 
 
 def tune(arguments: argparse.Namespace) -> bool:
+    """Tune every combination that was named."""
     case_names = arguments.case
     for op in arguments.ops:
         for case in case_names:
@@ -97,6 +102,7 @@ def tune(arguments: argparse.Namespace) -> bool:
 
 
 def tune_one(arguments: argparse.Namespace, op: str, case: str, candidate: str) -> None:
+    """Tune one candidate on one case, print and write its table."""
     started = time.monotonic()
 
     def progress(trial: KernelTrial) -> None:
@@ -126,33 +132,42 @@ def tune_one(arguments: argparse.Namespace, op: str, case: str, candidate: str) 
 
 
 def narrowing(arguments: argparse.Namespace) -> list[str]:
+    """The words of the command that narrowed the search."""
     words = [] if arguments.budget is None else ["--budget", str(arguments.budget)]
     return words + (["--only", f"'{arguments.only}'"] if arguments.only else [])
 
 
 def report(result: TuneResult, seconds: float) -> None:
+    """Print what a tuning run found."""
     best = result.best
     print(f"{result.op} {result.case.name} {result.candidate}: {result.counts()} {seconds:.0f} s")
     if best is not None and result.deep is not None:
-        print(f"  best {best.us:.3f} us [{best.low_us:.3f}, {best.high_us:.3f}] warm {best.warm_us}")
+        print(
+            f"  best {best.us:.3f} us [{best.low_us:.3f}, {best.high_us:.3f}] warm {best.warm_us}"
+        )
         print(f"  {json.dumps(best.config)}; {result.deep.reason}")
-        print(f"  separate {result.separate_us} us, speedup {result.speedup}, floor {result.floor_us}")
+        print(
+            f"  separate {result.separate_us} us, speedup {result.speedup}, floor {result.floor_us}"
+        )
     wrong = Counter(f"{t.status}: {t.reason[:100]}" for t in result.trials if not t.exact)
     for reason, count in wrong.most_common(4):
         print(f"  {count} x {reason}", flush=True)
 
 
 def settings(arguments: argparse.Namespace) -> WorkerSettings:
+    """Workers run in the Python that runs this."""
     return WorkerSettings(python=sys.executable, op_files=tuple(arguments.op_file))
 
 
 def save(arguments: argparse.Namespace, name: str, data: object) -> None:
+    """Write `data` as JSON into the output folder, if there is one."""
     if arguments.out:
         path = Path(arguments.out) / f"{arguments.prefix}{name}.json"
         path.write_text(json.dumps(data) + "\n", encoding="utf-8")
 
 
 def main() -> int:
+    """Parse, run one verb, and exit 1 when it found something wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("verb", choices=["self-test", "check", "bench", "tune"])
     parser.add_argument("ops", nargs="*")

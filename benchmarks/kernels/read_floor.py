@@ -25,13 +25,30 @@ from kernels.timing import replayed
 
 
 @triton.jit
-def read_kernel(source, sums, PER_PROGRAM: tl.constexpr):  # type: ignore[no-untyped-def]
+def read_kernel(source, sums, PER_PROGRAM: tl.constexpr):  # noqa: N803 -- a constant to Triton
+    """Sum PER_PROGRAM int32 values."""
     start = tl.program_id(0).to(tl.int64) * PER_PROGRAM
     value = tl.load(source + start + tl.arange(0, PER_PROGRAM))
     tl.store(sums + tl.program_id(0), tl.sum(value))
 
 
+MOST_VALUES_PER_THREAD = 128
+
+
+def calls(
+    data: torch.Tensor, programs: int, per_program: int, warps: int
+) -> list[Callable[[], None]]:
+    """One call per row of `data`, so that consecutive calls find their bytes in memory."""
+    sums = torch.zeros(programs, device="cuda", dtype=torch.int32)
+
+    def bound(row: torch.Tensor) -> Callable[[], None]:
+        return lambda: read_kernel[(programs,)](row, sums, per_program, num_warps=warps)
+
+    return [bound(row) for row in data]
+
+
 def main() -> None:
+    """Print the fastest shape of launch as JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bytes", type=int, default=6_400_000)
     parser.add_argument("--sets", type=int, default=40)
@@ -39,18 +56,12 @@ def main() -> None:
     best: dict[str, float | int] = {}
     for per_program in (1024, 2048, 4096, 8192, 16384):
         programs = -(-arguments.bytes // (4 * per_program))
-        data = torch.randint(
-            -9, 9, (arguments.sets, programs * per_program), device="cuda", dtype=torch.int32
-        )
-        sums = torch.zeros(programs, device="cuda", dtype=torch.int32)
+        shape = (arguments.sets, programs * per_program)
+        data = torch.randint(-9, 9, shape, device="cuda", dtype=torch.int32)
         for warps in (1, 2, 4, 8):
-            if per_program // (32 * warps) > 128:
+            if per_program // (32 * warps) > MOST_VALUES_PER_THREAD:
                 continue
-
-            def bound(row: int, warps: int = warps, size: int = per_program) -> Callable[[], None]:
-                return lambda: read_kernel[(programs,)](data[row], sums, size, num_warps=warps)
-
-            cold, _ = replayed([bound(row) for row in range(arguments.sets)], "cuda", 40)
+            cold, _ = replayed(calls(data, programs, per_program, warps), "cuda", 40)
             if not best or cold.median_us < best["us"]:
                 best = {"us": cold.median_us, "programs": programs, "num_warps": warps}
     print(json.dumps({"bytes": arguments.bytes, **best, "device": torch.cuda.get_device_name()}))

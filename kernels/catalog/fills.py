@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 FILLS = ("normal", "zero_rows", "outlier", "ties", "tiny")
 
 
-def fill(
-    shape: tuple[int, ...], kind: str, rng: torch.Generator, device: str
-) -> torch.Tensor:
-    """BF16 values: `normal`; with all-zero rows; with one huge value per row; with values that
-    lie exactly between two INT8 steps; so small that the scale's lower limit matters."""
+def fill(shape: tuple[int, ...], kind: str, rng: torch.Generator, device: str) -> torch.Tensor:
+    """BF16 values of one kind.
+
+    `normal`; with all-zero rows; with one huge value per row; with values that lie exactly
+    between two INT8 steps; so small that the scale's lower limit matters.
+    """
     import torch
 
     x = torch.randn(shape, generator=rng, device=device)
@@ -45,9 +46,7 @@ def int8(shape: tuple[int, ...], rng: torch.Generator, device: str) -> torch.Ten
     return torch.randint(-127, 128, shape, generator=rng, device=device, dtype=torch.int8)
 
 
-def scales(
-    shape: tuple[int, ...], about: float, rng: torch.Generator, device: str
-) -> torch.Tensor:
+def scales(shape: tuple[int, ...], about: float, rng: torch.Generator, device: str) -> torch.Tensor:
     """Positive float32 scales between half and one and a half times `about`."""
     import torch
 

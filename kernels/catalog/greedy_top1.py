@@ -1,3 +1,4 @@
+# ruff: noqa: ARG001, D103 -- roles and arguments are fixed by kernels.ops.Op and explained there
 """Greedy sampling: the one best token of a 151,936-wide vocabulary."""
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ CASES = tuple(
 
 
 def make_inputs(case: Case, rng: torch.Generator, device: str) -> Tensors:
-    """`ties`: a handful of distinct values; `ends`: the best at the first and last place too;
-    `masked`: nearly all -inf, some rows wholly so."""
+    """Random logits with what greedy sampling may trip over.
+
+    `ties`: a handful of distinct values; `ends`: the best at the first and last place too;
+    `masked`: nearly all -inf, some rows wholly so.
+    """
     import torch
 
     shape = (case["rows"], case["vocabulary"])
@@ -123,7 +127,7 @@ def torch_topk(inputs: Tensors, outputs: Tensors, config: Config) -> None:
     ),
 )
 def triton_split(inputs: Tensors, outputs: Tensors, config: Config) -> None:
-    """Splits the vocabulary; the last split to finish (or a second launch) picks among the bests."""
+    """Splits the vocabulary; the last split to finish, or a second launch, picks the best."""
     from kernels.triton_kernels.top1 import launch_top1
 
     launch_top1(inputs["logits"], outputs["token"], **config)

@@ -17,7 +17,7 @@ EXACT_FLOAT32_TERMS = 1024
 
 
 def silu_and_mul(gate_up: torch.Tensor) -> torch.Tensor:
-    """[rows, 2 d] -> [rows, d]: silu(first half) rounded to the dtype, times second half, rounded."""
+    """[rows, 2 d] -> [rows, d]: silu of the first half, rounded, times the second, rounded."""
     import torch
 
     half = gate_up.shape[-1] // 2
@@ -86,12 +86,11 @@ def gathered_matmul(
     import torch
 
     expert = expert_of_row(offsets, a.shape[0])
-    total: torch.Tensor | None = None
-    for a_part, w_part in zip(
-        a.split(EXACT_FLOAT32_TERMS, dim=1), w.split(EXACT_FLOAT32_TERMS, dim=2), strict=True
-    ):
+    total = torch.zeros((), dtype=torch.float64, device=a.device)
+    for start in range(0, a.shape[1], EXACT_FLOAT32_TERMS):
+        a_part = a[:, start : start + EXACT_FLOAT32_TERMS]
+        w_part = w[:, :, start : start + EXACT_FLOAT32_TERMS]
         part = torch.bmm(a_part.float()[:, None, :], w_part[expert].float().transpose(1, 2))
-        total = part.double() if total is None else total + part.double()
-    assert total is not None
+        total = total + part.double()
     scaled = total[:, 0, :].float() * a_scale * w_scale[expert]
     return scaled.to(torch.bfloat16)

@@ -1,4 +1,5 @@
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+# ruff: noqa: D103 -- kernels and launchers share the description of the file
 """W8A8 grouped GEMM with offsets: on the matrix units, optionally split along k, or row by row."""
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def launch_grouped_gemm(
     out: torch.Tensor,
     config: Mapping[str, Any],
 ) -> None:
-    """a INT8 [rows, k], w INT8 [experts, n, k], offsets int64 [experts + 1] -> out BF16 [rows, n]."""
+    """A INT8 [rows, k], w INT8 [experts, n, k], offsets int64 [experts + 1] -> out BF16 [rows, n]."""
     rows, k = a.shape
     experts, n, _ = w.shape
     split_k = config["SPLIT_K"]

@@ -1,4 +1,5 @@
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+# ruff: noqa: D103 -- kernels and launchers share the description of the file
 """Per-token INT8 quantisation, SiLU-and-mul, and both in one: a program per row."""
 
 from __future__ import annotations
@@ -27,9 +28,7 @@ def quant_kernel(x, q, scale, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def silu_and_mul_kernel(
-    gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr
-):
+def silu_and_mul_kernel(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
@@ -40,9 +39,7 @@ def silu_and_mul_kernel(
 
 
 @triton.jit
-def silu_mul_quant_kernel(
-    gate_up, q, scale, WIDTH: tl.constexpr, BLOCK: tl.constexpr
-):
+def silu_mul_quant_kernel(gate_up, q, scale, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
@@ -55,14 +52,10 @@ def silu_mul_quant_kernel(
     tl.store(scale + row + tl.arange(0, 1), step)
 
 
-def launch_quant(
-    x: torch.Tensor, q: torch.Tensor, scale: torch.Tensor, *, num_warps: int
-) -> None:
+def launch_quant(x: torch.Tensor, q: torch.Tensor, scale: torch.Tensor, *, num_warps: int) -> None:
     """BF16 x [rows, d] -> INT8 q [rows, d], float32 scale [rows, 1]; all contiguous."""
     rows, width = x.shape
-    quant_kernel[(rows,)](
-        x, q, scale, width, triton.next_power_of_2(width), num_warps=num_warps
-    )
+    quant_kernel[(rows,)](x, q, scale, width, triton.next_power_of_2(width), num_warps=num_warps)
 
 
 def launch_silu_and_mul(gate_up: torch.Tensor, out: torch.Tensor, *, num_warps: int) -> None:

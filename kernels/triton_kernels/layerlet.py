@@ -1,4 +1,5 @@
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+
 """The MoE middle layerlet in four, two and one launches.
 
 The one-launch kernel needs every program of a row to be on the device at the same time, because
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def launch_separate(
-    i: dict[str, torch.Tensor], y: torch.Tensor, config: Mapping[str, Any]
-) -> None:
+def launch_separate(i: dict[str, torch.Tensor], y: torch.Tensor, config: Mapping[str, Any]) -> None:
     """Four launches with BF16 and INT8 tensors between them; both GEMMs on the matrix units."""
     width = i["w2"].shape[2]
     gate_up, middle, q, scale = between_steps(i)
@@ -157,7 +156,7 @@ def gate_and_up(
     DOT: tl.constexpr,
     num_stages: tl.constexpr,
 ):
-    """GEMM1's gate and up columns of one tile, BF16: [BLOCK_M, BLOCK_N], or [1, BLOCK_N] by dp4a."""
+    """GEMM1's gate and up columns of a tile, BF16 [BLOCK_M, BLOCK_N]; by dp4a of one row."""
     column = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     gate_row_start = expert.to(tl.int64) * 2 * WIDTH
     gate_row = gate_row_start + column
@@ -180,9 +179,7 @@ def gate_and_up(
             up = tl.dot(left, tl.trans(right), up, out_dtype=tl.int32)
         row_step = tl.load(a_scale + row, mask=inside, other=0.0)[:, None]
     else:
-        gate, up = gate_and_up_row(
-            a, w1, first, gate_row_start, tile_n, WIDTH, K, BLOCK_N, BLOCK_K
-        )
+        gate, up = gate_and_up_row(a, w1, first, gate_row_start, tile_n, WIDTH, K, BLOCK_N, BLOCK_K)
         row_step = tl.load(a_scale + first)
     gate16 = to_bf16(gate.to(tl.float32) * row_step * gate_step[None, :])
     up16 = to_bf16(up.to(tl.float32) * row_step * up_step[None, :])

@@ -1,4 +1,5 @@
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+# ruff: noqa: D103, SIM108 -- kernels and launchers share the description of the file
 """Arithmetic that must round exactly as eager torch does, shared by the kernels.
 
 Triton's own `exp` and `/` are approximations on CUDA; the accepted path uses the accurate ones,

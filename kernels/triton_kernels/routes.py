@@ -1,4 +1,5 @@
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+# ruff: noqa: D103 -- kernels and launchers share the description of the file
 """Kernels over routes and rows per expert: the offsets' prefix sum, and the MoE prologue."""
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def launch_prologue(
     *,
     num_warps: int,
 ) -> None:
-    """routes int32 [tokens, top_k], x INT8 [tokens, hidden] -> the prologue's four outputs."""
+    """Routes int32 [tokens, top_k], x INT8 [tokens, hidden] -> the prologue's four outputs."""
     experts = outputs["rows_per_expert"].numel()
     prologue_kernel[(max(routes.numel(), experts),)](
         routes,

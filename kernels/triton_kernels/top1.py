@@ -1,4 +1,5 @@
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+# ruff: noqa: D103 -- kernels and launchers share the description of the file
 """Greedy top-1 over a wide vocabulary: each split finds its best, then one program picks."""
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def launch_top1(
     num_warps: int,
     ONE_LAUNCH: int,
 ) -> None:
-    """logits [rows, vocabulary] -> token int64 [rows]; lowest index of equal maxima, no NaN."""
+    """Logits [rows, vocabulary] -> token int64 [rows]; lowest index of equal maxima, no NaN."""
     rows, vocabulary = logits.shape
     best = logits.new_empty((rows, SPLITS), dtype=torch.float32)
     place = kept_zeros("top1_place", rows * SPLITS, logits.device)
@@ -94,4 +95,3 @@ def launch_top1(
     )
     if not ONE_LAUNCH:
         pick_kernel[(rows,)](best, place, token, SPLITS, num_warps=1)
-
