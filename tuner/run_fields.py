@@ -28,6 +28,51 @@ KINDS = {
 }
 """Codes of gates by what they are about; any other code means that the engine did not serve."""
 
+METRIC_MEANINGS: Mapping[str, str] = {
+    "tok_s": "Mean corrected decode rate at the deepest rung that measured one, tokens per second.",
+    "tok_s.low": "Lower bound of the mean rate, by Student's t over the repeats of one session.",
+    "tok_s.high": "Upper bound of the mean rate.",
+    "tok_s_end_to_end": "Tokens over the whole time of a request, mean, tokens per second.",
+    "ratio_to_control": "Rate over the rate of its control; of two sessions, so it proves nothing.",
+    "ttft_ms": "Time to the first token, mean, milliseconds.",
+    "latency/itl_ms.*": "Time between tokens: n, mean, percentiles, maximum, milliseconds.",
+    "latency/e2e_ms.*": "Time of a whole request: n, mean, percentiles, maximum, milliseconds.",
+    "repeats/*": "A series with one step per measured repeat, in the order of the session.",
+    "gates/canary.*": "A canary's repeats, the repeat that failed, and `corruption_bound`, the "
+    "one-sided bound of its corruption rate.",
+    "gates/parity.*": "Prompts and tokens compared, and drafts of the speculation meanwhile.",
+    "gates/ab.*": "Ratio to the adjacent controls with its bounds, sessions, and the host's drift.",
+    "seconds": "Seconds of engine time that the trial took.",
+    "seconds/*": "Seconds by rung.",
+    "trials/*": "On a study's run: trials by verdict.",
+}
+"""Every metric by name, `*` for a part that varies: what the reference documentation shows."""
+
+TAG_MEANINGS: Mapping[str, str] = {
+    "verdict": "accepted, promising, rejected, invalid or diagnostic.",
+    "rejection.code": "Why it was not accepted, from the closed list.",
+    "rejection.kind": "The code's family: correctness, speed, engine, static or invalid.",
+    "rejection.reason": "One line with the numbers.",
+    "rejection.gate": "The gate that said so.",
+    "changes": "The knobs that differ from the control's.",
+    "rung": "The deepest rung that was reached.",
+    "role": "control, candidate or study.",
+    "identity.sha": "SHA-256 of everything that decides the result.",
+    "control.sha": "The identity that it was compared with.",
+    "quality_validated": "Whether every correctness gate of the deepest rung passed.",
+    "promotion_ready": "Whether speed was proven too.",
+    "missing": "Gates of the deepest rung that did not run.",
+    "lane": "What must be equal for two runs to be compared.",
+    "host": "Where it ran.",
+    "device": "On what it ran.",
+    "engine.version": "The engine's version.",
+    "study": "The study's name.",
+    "trial": "The trial's number in it.",
+    "attempt": "Which attempt at it, from 1.",
+    "duplicate_of": "The trial that settled the same identity.",
+}
+"""Every tag of a trial's run."""
+
 LONGEST_PARAM = 6000
 LONGEST_TAG = 8000
 LONGEST_KEY = 250
