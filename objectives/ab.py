@@ -73,7 +73,7 @@ def ab_plan(
     low, high = now.low(tail), now.high(tail)
     final_se = min(noise.sd * final_weight(most), now.se)
     chance = chance_of_proof(now, bound=bound, final_se=final_se, final_tail=final_tail)
-    shown = f"{_shown(now)} [{low:.4f}, {high:.4f}]"
+    shown = f"{_shown(now, noise)} [{low:.4f}, {high:.4f}]"
 
     def plan(decision: Decision, reason: str) -> ABPlan:
         return ABPlan(
@@ -159,9 +159,9 @@ def gate_of_plan(
     )
 
 
-def _shown(now: Effect) -> str:
+def _shown(now: Effect, noise: Noise) -> str:
     text = f"The ratio to the control, {now.ratio:.4f}"
-    if now.drift is not None and abs(now.drift) > 2 * math.sqrt(2) * now.session_sd:
+    if now.drift is not None and abs(now.drift) > 2 * math.sqrt(2) * noise.sd:
         text += f" (the host drifted by {100 * math.expm1(now.drift):+.1f} % meanwhile)"
     if now.warm_up:
         text += " (first repeats left out as warm-up)"

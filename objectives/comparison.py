@@ -18,7 +18,14 @@ from pydantic import BaseModel, ConfigDict
 
 from objectives.objective import Objective
 from objectives.rate import Rate
-from objectives.statistics import Noise, first_repeat_is_slow, normal_quantile, t_cdf, t_quantile
+from objectives.statistics import (
+    Noise,
+    first_repeat_is_slow,
+    is_excess,
+    normal_quantile,
+    t_cdf,
+    t_quantile,
+)
 
 Role = Literal["control", "candidate"]
 Vector = npt.NDArray[np.float64]
@@ -26,8 +33,8 @@ Vector = npt.NDArray[np.float64]
 TREND_FROM = 5
 """Sessions from which on a linear drift of the host is fitted; with fewer it counts as noise."""
 
-UNEVEN = 6.6
-"""Variance ratio beyond which prompts differ by more than noise: F(1, ∞) at 99 %."""
+FEW_RESIDUALS = 3
+"""With fewer, the repeats of two controls say nothing about the host's present unrest."""
 
 
 class Session(BaseModel):
@@ -155,6 +162,7 @@ def effect(sessions: Sequence[Session], noise: Noise) -> Effect:
     repeats = min(len(session.logs) - warm_up for session in sessions)
     residual, degrees = _residuals(means, is_candidate)
     spread = _spread_of_repeats(table, noise)
+    noise = _unrested(table[~is_candidate], noise)
     known = noise.of_session(repeats, repeat_sd=spread).moderated(residual, degrees)
     controls = means[~is_candidate]
     return Effect(
@@ -257,9 +265,22 @@ def _spread_of_repeats(table: Vector, noise: Noise) -> float:
     Usually the lane's. Where a candidate gains on one prompt what it loses on the next, as
     speculation does, the few prompts of a short session say less about all of them.
     """
-    variance, _ = _interaction(table)
-    is_uneven = variance > UNEVEN * noise.repeat_sd**2
-    return math.sqrt(variance) if is_uneven else noise.repeat_sd
+    variance, degrees = _interaction(table)
+    uneven = degrees > 0 and is_excess(variance, noise.repeat_sd**2, degrees)
+    return math.sqrt(variance) if uneven else noise.repeat_sd
+
+
+def _unrested(controls: Vector, noise: Noise) -> Noise:
+    """The lane's noise, enlarged when the host is less quiet now than when it was learned.
+
+    Whether it is, the repeats of the controls in this comparison tell: where they stray from each
+    other more than the lane's ever did, sessions are taken to stray more in the same proportion.
+    """
+    variance, degrees = _interaction(controls)
+    if degrees < FEW_RESIDUALS or not is_excess(variance, noise.repeat_sd**2, degrees):
+        return noise
+    factor = math.sqrt(variance) / noise.repeat_sd
+    return noise.model_copy(update={"sd": noise.sd * factor, "repeat_sd": noise.repeat_sd * factor})
 
 
 def _interaction(table: Vector) -> tuple[float, float]:

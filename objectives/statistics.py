@@ -126,6 +126,14 @@ def corruption_bound(repeats: int, failures: int = 0, *, confidence: float = 0.9
     return float(special.betaincinv(failures + 1, repeats - failures, confidence))
 
 
+def is_excess(variance: float, expected: float, degrees: float) -> bool:
+    """Whether a variance of so many degrees of freedom is beyond what is expected, at 99 %.
+
+    The chi-square test of a variance (Helmert 1876).
+    """
+    return variance > expected * float(special.chdtri(degrees, 0.01)) / degrees
+
+
 class Noise(BaseModel):
     """How far the log of a session's mean rate strays, and how well that is known.
 
@@ -154,7 +162,14 @@ class Noise(BaseModel):
         s² = (d0 · s0² + SS) / (d0 + d), with d0 + d degrees of freedom. It is what makes an
         interval of three server sessions honest: the lane's history stands in for the spread that
         three numbers cannot show, and the three numbers widen it where they stray more.
+
+        Residuals that this prior makes very unlikely (one time in a hundred) say that it no longer
+        holds. Then they stand alone, with no more freedom than they have.
         """
+        if degrees > 0 and is_excess(sum_of_squares / degrees, self.sd**2, degrees):
+            return self.model_copy(
+                update={"sd": math.sqrt(sum_of_squares / degrees), "dof": degrees}
+            )
         if math.isinf(self.dof):
             return self
         total = self.dof + degrees

@@ -7,7 +7,7 @@ lane (one stream, 512 prompt and 512 output tokens, near 93.5 tokens per second)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,6 +35,10 @@ class Noise:
     repeat: float = 0.006
     walk: float = 0.003
     slope: float = 0.03
+
+    def times(self, factor: float) -> Noise:
+        """A host that is less quiet, between sessions and within them."""
+        return replace(self, session=self.session * factor, repeat=self.repeat * factor)
 
 
 @dataclass

@@ -50,9 +50,18 @@ class Outcome:
 
 
 def simulate_tuner(
-    truths: Sequence[Truth], objective: Objective, *, noise: Noise, launch_s: float, seed: int
+    truths: Sequence[Truth],
+    objective: Objective,
+    *,
+    noise: Noise,
+    launch_s: float,
+    seed: int,
+    unrest: float = 1.0,
 ) -> Outcome:
-    """Judge every candidate with the tuner's own decisions, in studies of fifty."""
+    """Judge every candidate with the tuner's own decisions, in studies of fifty.
+
+    In the second half of each study the host is `unrest` times as noisy as in the first.
+    """
     generator = np.random.default_rng(seed)
     cases: list[Case] = []
     spent: dict[str, float] = {}
@@ -60,7 +69,9 @@ def simulate_tuner(
     for start in range(0, len(truths), CANDIDATES_A_STUDY):
         study = Study(Machine(generator, noise, launch_s), objective)
         study.begin()
-        for truth in truths[start : start + CANDIDATES_A_STUDY]:
+        for index, truth in enumerate(truths[start : start + CANDIDATES_A_STUDY]):
+            if index == CANDIDATES_A_STUDY // 2:
+                study.machine.noise = noise.times(unrest)
             judgement = study.judge(truth)
             code = judgement.rejection.code.value if judgement.rejection else None
             cases.append(Case(truth, judgement.verdict is Verdict.ACCEPTED, code))
@@ -137,6 +148,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--launch-s", type=float, default=120.0)
     parser.add_argument("--session-sd", type=float, default=Noise.session)
     parser.add_argument("--repeat-sd", type=float, default=Noise.repeat)
+    parser.add_argument(
+        "--unrest", type=float, default=1.0, help="how much noisier the second half of a study is"
+    )
     parser.add_argument("--objective", type=Path, default=CATALOG / "no-quality-loss.yaml")
     parser.add_argument("--json", type=Path, help="also write the figures there")
     flags = parser.parse_args(argv)
@@ -145,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     generator = np.random.default_rng(flags.seed)
     truths = [draw_truth(generator) for _ in range(flags.candidates)]
     settings = {"noise": noise, "launch_s": flags.launch_s, "seed": flags.seed + 1}
-    ours = simulate_tuner(truths, objective, **settings)
+    ours = simulate_tuner(truths, objective, unrest=flags.unrest, **settings)
     ladders = [same_gates(objective), *LADDERS]
     outcomes = [ours, *(simulate_fixed(each, truths, objective, **settings) for each in ladders)]
     figures = [summary(outcome, objective) for outcome in outcomes]

@@ -92,6 +92,20 @@ def test_controls_that_disagree_widen_the_interval(objective: Objective) -> None
     assert "drifted" in torn.reason
 
 
+def test_a_host_less_quiet_than_the_lane_knew_is_believed_less(objective: Objective) -> None:
+    prompts = tuple("abcdef")
+
+    def control(*logs: float) -> Session:
+        return Session(role="control", logs=logs, prompts=prompts)
+
+    candidate = Session(role="candidate", logs=(0.03,) * 6, prompts=prompts)
+    calm = effect([control(*[0.0] * 6), candidate, control(*[0.0] * 6)], QUIET)
+    restless = (0.05, -0.05, 0.04, -0.04, 0.06, -0.06)
+    shaken = effect([control(*restless), candidate, control(*(-log for log in restless))], QUIET)
+    assert shaken.log_ratio == pytest.approx(calm.log_ratio)
+    assert shaken.se > 5 * calm.se
+
+
 def test_sessions_count_not_repeats(objective: Objective) -> None:
     few = effect([session("control", 0.0, 4), session("candidate", 0.02, 4)], QUIET)
     many = effect([session("control", 0.0, 400), session("candidate", 0.02, 400)], QUIET)
