@@ -198,6 +198,8 @@ class Tracker:
             # A dead server must cost a trial seconds, not the minutes of MLflow's default retries.
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+            # It would print an address after each run, into the middle of the live view.
+            os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
             from mlflow import MlflowClient  # two seconds of import, which other verbs do not need
 
             self._probe()
