@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import Value
-from tuner.changes import Changes
+from tuner.changes import Changes, Matrix
 from tuner.failure_model import FailureModel
 from tuner.rate_model import RateModel
 from tuner.steering import Territory, key_of
@@ -34,9 +34,11 @@ _PROBE_EVERY: Final = 3
 change that always came with another that fails."""
 _PROBE_CAUTION: Final = 0.1
 _ELITE: Final = 5
-_STEPS: Final = (2, 2, 3, 3, 4)
-_PER_STEP: Final = 10
-_ANYWHERE: Final = 80
+_STEPS: Final = (1, 2, 3, 4)
+_PER_STEP: Final = 3
+_CLIMBS: Final = 6
+_CLIMB_STEPS: Final = 8
+_ANYWHERE: Final = 60
 _LATEST: Final = 1_500
 """Trials that the models learn from; with more, asking would take longer than it saves."""
 
@@ -67,24 +69,68 @@ class GuidedChooser:
         items = np.array([row for _, row in described])
         good = [at for at in np.argsort(-values) if feasible[at] and measured[at]]
         elite = [assignments[at] for at in good[:_ELITE]]
-        probing = trial.number % _PROBE_EVERY == _PROBE_EVERY - 1
-        candidates = self._single_changes(elite) if probing else []
-        probing = bool(candidates)
-        candidates = candidates or self._candidates(elite, chance)
-        if not candidates or not measured.any():
+        if not measured.any():
             return self._anywhere(chance)
-        rows = self._changes.matrix(candidates)
         failures = FailureModel(self._changes, items, ~feasible)
         base = _value_of(self._control, assignments, values, measured)
         rates = self._rates(study, items[measured], values[measured], base)
         best = float(values[good[0]]) if good else base
-        safe = np.log1p(-failures.risk(rows) + 1e-9)
-        if probing:
+
+        def promise(rows: Matrix) -> Matrix:
+            safe = np.log1p(-failures.risk(rows) + 1e-9)
+            return np.asarray(np.log(rates.expected_improvement(rows, best) + 1e-12) + safe)
+
+        def curiosity(rows: Matrix) -> Matrix:
             mean, deviation = rates.predict(rows)
-            merit = mean + deviation + _PROBE_CAUTION * safe
-        else:
-            merit = np.log(rates.expected_improvement(rows, best) + 1e-12) + safe
-        return candidates[int(np.argmax(merit))]
+            safe = np.log1p(-failures.risk(rows) + 1e-9)
+            return np.asarray(mean + deviation + _PROBE_CAUTION * safe)
+
+        if trial.number % _PROBE_EVERY == _PROBE_EVERY - 1:
+            probe = self._best(self._single_changes(elite), curiosity)
+            if probe is not None:
+                return probe
+        # What is fast and fails may be one change away from what is fast and passes.
+        fastest = [assignments[at] for at in np.argsort(-values) if measured[at]][:_ELITE]
+        pool = self._climbed(self._candidates(elite, fastest, chance), promise)
+        return self._best(pool, promise) or self._anywhere(chance)
+
+    def _best(
+        self, pool: Sequence[dict[str, Value]], merit: Callable[[Matrix], Matrix]
+    ) -> dict[str, Value] | None:
+        """The one of highest merit that is new and not refused."""
+        if not pool:
+            return None
+        ranked = np.argsort(-merit(self._changes.matrix(pool)))
+        allowed = (
+            pool[at]
+            for at in ranked
+            if self._territory.is_new(pool[at]) and self._territory.allows(pool[at])
+        )
+        return next(allowed, None)
+
+    def _climbed(
+        self, pool: list[dict[str, Value]], merit: Callable[[Matrix], Matrix]
+    ) -> list[dict[str, Value]]:
+        """The pool, and what single changes lead to from its best, as long as merit rises."""
+        scores = merit(self._changes.matrix(pool))
+        grown = list(pool)
+        seen = {key_of(values) for values in pool}
+        for at in np.argsort(-scores)[:_CLIMBS]:
+            here, score = pool[at], float(scores[at])
+            for _ in range(_CLIMB_STEPS):
+                around = list(self._territory.one_change_away(here))
+                if not around:
+                    break
+                heights = merit(self._changes.matrix(around))
+                for values in around:
+                    if (key := key_of(values)) not in seen:
+                        seen.add(key)
+                        grown.append(values)
+                top = int(np.argmax(heights))
+                if heights[top] <= score:
+                    break
+                here, score = around[top], float(heights[top])
+        return grown
 
     def settled(self, _study: optuna.Study, _trial: FrozenTrial, _values: Sequence[float]) -> None:
         """Nothing is kept: the models are learned anew from the study."""
@@ -109,23 +155,16 @@ class GuidedChooser:
 
     def _single_changes(self, elite: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
         starts = [self._control, *elite[:1]]
-        return self._allowed(
-            values for start in starts for values in self._territory.one_change_away(start)
-        )
-
-    def _allowed(self, assignments: Iterable[dict[str, Value]]) -> list[dict[str, Value]]:
-        """Those that are new and not refused, each once."""
-        found = {key_of(values): values for values in assignments}
-        new = [values for values in found.values() if self._territory.is_new(values)]
-        return [values for values in new if self._territory.allows(values)]
+        return [values for start in starts for values in self._territory.one_change_away(start)]
 
     def _candidates(
-        self, elite: Sequence[Mapping[str, Value]], chance: random.Random
+        self,
+        elite: Sequence[Mapping[str, Value]],
+        fastest: Sequence[Mapping[str, Value]],
+        chance: random.Random,
     ) -> list[dict[str, Value]]:
-        starts = list(elite) or [self._control]
-        found = [
-            values for start in starts[:2] for values in self._territory.one_change_away(start)
-        ]
+        starts = [*elite, *fastest] or [self._control]
+        found = []
         for start in starts:
             for steps in _STEPS:
                 for _ in range(_PER_STEP):
@@ -134,7 +173,7 @@ class GuidedChooser:
                         values = self._territory.step(values, chance)
                     found.append(values)
         found += [self._anywhere(chance) for _ in range(_ANYWHERE)]
-        return self._allowed(found)
+        return list({key_of(values): values for values in found}.values())
 
     def _anywhere(self, chance: random.Random) -> dict[str, Value]:
         return self._space.draw(_Dice(chance))

@@ -20,7 +20,7 @@ _COMMON: Final = 0.1
 _SCALES: Final = (0.1, 0.2)
 """Candidates for the typical effect of one change, in units of the value (for logarithms: 10 % and
 20 %); the likeliest is taken."""
-_PAIR_SHARE: Final = 0.4
+_PAIR_SHARE: Final = 0.7
 _NOISE: Final = 0.02
 """Repeats of one configuration differ by about 2 % within a session."""
 _REMEMBERED: Final = 300

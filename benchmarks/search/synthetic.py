@@ -34,7 +34,7 @@ class Shape:
     memory_limit: float = math.inf  # each value needs 0 to 1 of memory; above this sum it crashes
 
 
-def conditional() -> Table:
+def conditional(seed: int) -> Table:
     """Speculation with knobs of its own under conditions, 7,560 configurations."""
     knobs: dict[str, Any] = {
         "eager": {"env": "A", "choices": [True, False]},
@@ -50,10 +50,10 @@ def conditional() -> Table:
     shape = Shape(
         0.14, 14, crash_values=1, crash_pairs=6, corrupt_values=1, corrupt_pairs=6, lure=1.5
     )
-    return _table("conditional", knobs, shape, seed=101)
+    return _table("conditional", knobs, shape, seed)
 
 
-def cliff() -> Table:
+def cliff(seed: int) -> Table:
     """No conditions; much of it crashes, and the best lies beside what crashes; 15,552."""
     knobs: dict[str, Any] = {
         "graph": {"env": "A", "choices": ["none", "piecewise", "full"]},
@@ -77,10 +77,10 @@ def cliff() -> Table:
         lure=1.3,
         memory_limit=4.0,
     )
-    return _table("cliff", knobs, shape, seed=102)
+    return _table("cliff", knobs, shape, seed)
 
 
-def wide() -> Table:
+def wide(seed: int) -> Table:
     """Sixteen knobs, most of little effect; a few matter, some of these corrupt; 65,536."""
     knobs: dict[str, Any] = {
         f"knob_{index}": {"env": f"K{index}", "choices": [0, 1]} for index in range(16)
@@ -88,7 +88,7 @@ def wide() -> Table:
     shape = Shape(
         0.09, 20, crash_values=0, crash_pairs=4, corrupt_values=1, corrupt_pairs=4, lure=1.4
     )
-    return _table("wide", knobs, shape, seed=103)
+    return _table("wide", knobs, shape, seed)
 
 
 ALL = (conditional, cliff, wide)
