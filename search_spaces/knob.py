@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import (
@@ -48,6 +49,11 @@ def spelt(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def told_apart(value: Value) -> tuple[bool, Value]:
+    """A key under which 1 and true differ, as `same` has it, though Python holds them equal."""
+    return isinstance(value, bool), value
 
 
 def same(left: Value, right: Value) -> bool:
@@ -163,6 +169,10 @@ class Knob(BaseModel):
         if self.log and low <= 0:
             raise _wrong(f"a logarithmic range starts above 0, not at {low}")
 
+    @cached_property
+    def _by_value(self) -> dict[tuple[bool, Value], Value]:
+        return {told_apart(choice): choice for choice in self.choices or ()}
+
     @property
     def ends(self) -> tuple[float, float]:
         """Low and high of a range; raises TypeError for choices."""
@@ -220,7 +230,7 @@ class Knob(BaseModel):
     def accepts(self, value: Value) -> bool:
         """Whether `value` is one of this knob's values."""
         if self.choices is not None:
-            return any(same(value, choice) for choice in self.choices)
+            return told_apart(value) in self._by_value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return False
         low, high = self.ends
@@ -234,7 +244,7 @@ class Knob(BaseModel):
     def canonical(self, value: Value) -> Value:
         """The accepted value in the form of the document: 2.0 becomes 2 in a whole range."""
         if self.choices is not None:
-            return next(choice for choice in self.choices if same(value, choice))
+            return self._by_value[told_apart(value)]
         number = float(value or 0)
         return int(number) if self.whole else number
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces import SearchSpace, Value
-from search_spaces.knob import same, spelt
+from search_spaces.knob import same, spelt, told_apart
 
 Matrix = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ class Changes:
 
     def __init__(self, space: SearchSpace) -> None:
         control = space.control().assignment
-        self._single: dict[str, list[tuple[Value, int]]] = {}
+        self._single: dict[tuple[str, tuple[bool, Value]], int] = {}
         self._thresholds: dict[str, list[tuple[float, int]]] = {}
         self.names: list[str] = []
         """What each item says, e.g. ``spec = ngram`` or ``k ≥ 3``."""
@@ -52,7 +52,7 @@ class Changes:
             for value in values or ():
                 if name in control and same(value, control[name]):
                     continue
-                self._single.setdefault(name, []).append((value, len(self.names)))
+                self._single[name, told_apart(value)] = len(self.names)
                 self.names.append(f"{name} = {spelt(value)}")
                 knob_of.append(name)
         first, second = np.triu_indices(len(self.names), 1)
@@ -68,9 +68,8 @@ class Changes:
         """1 for each item of the assignment, else 0; the control of choices has none."""
         row = np.zeros(len(self.names))
         for name, value in assignment.items():
-            for candidate, at in self._single.get(name, ()):
-                if same(candidate, value):
-                    row[at] = 1.0
+            if (only := self._single.get((name, told_apart(value)))) is not None:
+                row[only] = 1.0
             for end, at in self._thresholds.get(name, ()):
                 row[at] = float(isinstance(value, (int, float)) and value >= end)
         return row
