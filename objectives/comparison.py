@@ -163,7 +163,7 @@ def effect(sessions: Sequence[Session], noise: Noise) -> Effect:
     residual, degrees = _residuals(means, is_candidate)
     spread = _spread_of_repeats(table, noise)
     noise = _unrested(table[~is_candidate], noise)
-    known = noise.of_session(repeats, repeat_sd=spread).moderated(residual, degrees)
+    known = noise.of_session(repeats, repeat_sd=spread).confronted(residual, degrees)
     controls = means[~is_candidate]
     return Effect(
         log_ratio=float(weights @ means),

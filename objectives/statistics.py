@@ -162,19 +162,23 @@ class Noise(BaseModel):
         s² = (d0 · s0² + SS) / (d0 + d), with d0 + d degrees of freedom. It is what makes an
         interval of three server sessions honest: the lane's history stands in for the spread that
         three numbers cannot show, and the three numbers widen it where they stray more.
-
-        Residuals that this prior makes very unlikely (one time in a hundred) say that it no longer
-        holds. Then they stand alone, with no more freedom than they have.
         """
-        if degrees > 0 and is_excess(sum_of_squares / degrees, self.sd**2, degrees):
-            return self.model_copy(
-                update={"sd": math.sqrt(sum_of_squares / degrees), "dof": degrees}
-            )
         if math.isinf(self.dof):
             return self
         total = self.dof + degrees
         sd = math.sqrt((self.dof * self.sd**2 + sum_of_squares) / total)
         return self.model_copy(update={"sd": sd, "dof": total})
+
+    def confronted(self, sum_of_squares: float, degrees: float) -> Noise:
+        """This prior moderated by new residuals, unless they put it out of force.
+
+        Residuals that it makes very unlikely (one time in a hundred) say that it no longer holds.
+        Then they stand alone, with no more freedom than they have.
+        """
+        if degrees > 0 and is_excess(sum_of_squares / degrees, self.sd**2, degrees):
+            alone = math.sqrt(sum_of_squares / degrees)
+            return self.model_copy(update={"sd": alone, "dof": degrees})
+        return self.moderated(sum_of_squares, degrees)
 
 
 def first_repeat_is_slow(

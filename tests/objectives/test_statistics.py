@@ -70,8 +70,9 @@ def test_a_prior_and_new_residuals_are_weighed_by_what_they_are_worth() -> None:
     known = prior.moderated(2 * 0.015**2, 2)
     assert known.dof == 10
     assert known.sd == pytest.approx(math.sqrt((8 * 0.01**2 + 2 * 0.015**2) / 10))
+    assert prior.confronted(2 * 0.015**2, 2) == known
     # What the prior makes all but impossible puts it out of force.
-    shaken = prior.moderated(2 * 0.05**2, 2)
+    shaken = prior.confronted(2 * 0.05**2, 2)
     assert (shaken.dof, shaken.sd) == (2, pytest.approx(0.05))
     assert prior.of_session(4).sd == prior.sd
     assert prior.of_session(1).sd == pytest.approx(math.sqrt(0.01**2 + 0.75 * 0.01**2))
