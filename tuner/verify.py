@@ -165,7 +165,7 @@ def _start(script: Path, record: TrialRecord, study: Study) -> EngineServer:
             "engine": "command",
             "argv": ("bash", str(script.resolve())),
             "env": {"PORT": str(hold.port), "HOST": measured.host},
-            "harness_env": {},
+            "harness_env": {"SPT_NOENV": "1"},
             "port": hold.port,
             "cwd": folder,
             "log": folder / "server.log",

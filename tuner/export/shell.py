@@ -32,6 +32,9 @@ print(os.path.dirname(u.find_spec("vllm").origin))"""
 MEASURED = "# measured: "
 """Begins the line of a script that holds its identity."""
 
+OBSERVED_BY = ("TUNER_MARKER", "SPT_NOENV")
+"""What `tuner verify` sets to tell its own processes from others; no engine reads them."""
+
 PACKAGES = {"torch": "torch", "transformers": "transformers", "triton": "triton"}
 """Facts of an engine's identity that are the version of a package, with the package's name."""
 
@@ -56,7 +59,7 @@ def shell_script(settings: Settings) -> str:
         env=settings.env,
         masks=settings.masks,
         secrets=settings.secrets,
-        kept=[*(p for p in settings.inherit if _PATTERN.fullmatch(p)), *settings.secrets],
+        kept=[*filter(_PATTERN.fullmatch, settings.inherit), *settings.secrets, *OBSERVED_BY],
         words=settings.words,
         cores=settings.cores,
         measured=json.dumps(settings.record.identity.model_dump(mode="json")),
