@@ -161,7 +161,7 @@ class Op:
         """Register a way to compute this op. Its function is handed (inputs, outputs, config)."""
 
         def add(run: Run) -> Run:
-            key: str = name or getattr(run, "__name__", "candidate")
+            key = name or str(getattr(run, "__name__", "candidate"))
             if key in self.candidates:
                 raise KernelError(
                     f"op {self.name!r} already has a candidate {key!r}: choose another name"

@@ -138,7 +138,7 @@ def launch_grouped_gemm(
     out: torch.Tensor,
     config: Mapping[str, Any],
 ) -> None:
-    """A INT8 [rows, k], w INT8 [experts, n, k], offsets int64 [experts + 1] -> out BF16 [rows, n]."""
+    """INT8 a [rows, k] and w [experts, n, k], int64 offsets [experts + 1] -> BF16 out [rows, n]."""
     rows, k = a.shape
     experts, n, _ = w.shape
     split_k = config["SPLIT_K"]
