@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -159,7 +160,10 @@ def _start(script: Path, record: TrialRecord, study: Study) -> EngineServer:
     """The script under the supervisor that every engine has: it cannot outlive this process."""
     measured = Launch.model_validate(record.launch)
     hold = PortHold(measured.host)
-    folder = study.folder / "verify" / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    kept = study.folder / "verify"
+    kept.mkdir(parents=True, exist_ok=True)
+    moment = time.strftime("%Y%m%d-%H%M%S-", time.gmtime())
+    folder = Path(tempfile.mkdtemp(prefix=moment, dir=kept))
     launch = measured.model_copy(
         update={
             "engine": "command",
@@ -173,7 +177,6 @@ def _start(script: Path, record: TrialRecord, study: Study) -> EngineServer:
             "cores": (),
         }
     )
-    folder.mkdir(parents=True)
     return EngineServer.start(launch, _timeouts(study), hold)
 
 
