@@ -78,7 +78,8 @@ def main() -> None:
     figure.tight_layout()
     figure.savefig(HERE / "figure.svg", metadata={"Date": None})
     print(
-        "| table | method | runs | evaluations to 95 % | 95 % interval | at the end | infeasible winners |"
+        "| table | method | runs | evaluations to 95 % | 95 % interval | at the end"
+        " | infeasible winners |"
     )
     print("| --- | --- | ---: | ---: | --- | ---: | ---: |")
     for table, methods in found.items():

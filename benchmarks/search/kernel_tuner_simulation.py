@@ -69,11 +69,11 @@ def simulate(path: str, strategy: str, seed: int, budget: int) -> list[float]:
     from kernel_tuner import tune_kernel, util
 
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - its strategies draw from the global state
+    np.random.seed(seed)  # its strategies draw from the global state
     seen: list[float] = []
     shown = util.print_config_output
 
-    def record(_params: Any, config: dict[str, Any], *rest: Any, **named: Any) -> None:
+    def record(_params: Any, config: dict[str, Any], *_rest: Any, **_named: Any) -> None:
         # Called once for each configuration that is evaluated for the first time.
         value = config.get("tok_s")
         failed = "__error__" in config or not isinstance(value, (int, float))

@@ -40,6 +40,7 @@ class Ours:
         self._number = -1
 
     def ask(self) -> dict[str, Value] | None:
+        """See `Method`."""
         proposal = self._search.again({}) if self._number < 0 else self._search.ask()
         if proposal is None:
             return None
@@ -47,6 +48,7 @@ class Ours:
         return proposal.assignment
 
     def tell(self, outcome: Outcome) -> None:
+        """See `Method`."""
         self._search.tell(self._number, outcome.tok_s, outcome.constraints)
 
 
@@ -69,6 +71,7 @@ class Plain:
         self._study.enqueue_trial(dict(table.space.control().assignment))
 
     def ask(self) -> dict[str, Value] | None:
+        """See `Method`."""
         for _ in range(_MOST_REPEATS):
             self._trial = self._study.ask()
             assignment = self._space.complete(self._space.draw(self._trial))
@@ -79,6 +82,7 @@ class Plain:
         return None
 
     def tell(self, outcome: Outcome) -> None:
+        """See `Method`."""
         self._known[self._asked] = outcome
         self._tell(outcome)
 
@@ -102,6 +106,7 @@ class Random:
         self._order = iter([control, *rest])
 
     def ask(self) -> dict[str, Value] | None:
+        """See `Method`."""
         return next(self._order, None)
 
     def tell(self, outcome: Outcome) -> None:
