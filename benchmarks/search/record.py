@@ -4,9 +4,9 @@
     python -m benchmarks.search.record --pack     # what was measured, as tables/vllm-cpu.json.gz
 
 Each configuration is started by itself, measured for its decode rate, and asked for its tokens,
-which are compared with the control's. The control is measured again after every dozen configurations, and
-rates are divided by the drift of the control around them. A line in `results/vllm-cpu.jsonl` per
-configuration is the progress; what stands there is not measured again.
+which are compared with the control's. The control is measured again after every dozen
+configurations, and rates are divided by the drift of the control around them. A line in
+`results/vllm-cpu.jsonl` per configuration is the progress; what stands there is not measured again.
 """
 
 from __future__ import annotations
