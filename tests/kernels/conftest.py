@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="kernels need the extra `kernels` (torch)")
 
-from kernels import REGISTRY, list_ops
+from kernels import REGISTRY, list_ops  # noqa: E402 -- needs torch
 
 # The tensors are small: more threads than one only wait for one another, here and in workers.
 os.environ["OMP_NUM_THREADS"] = "1"
