@@ -2,8 +2,9 @@
 
 Everything that decides is the product's own: the speed gate, the order of gates, the depth of
 canaries, the A/B plan, the verdict. Only servers are missing: starting, measuring and asking pass
-simulated time. The steps are those of `tuner.ascent`; repeats, prompts and clean canaries are carried
-from rung to rung of a session, and a control that is asked after a failure runs all canaries.
+simulated time. The steps are those of `tuner.ascent`; repeats, prompts and clean canaries are
+carried from rung to rung of a session, and a control that is asked after a failure runs all
+canaries.
 """
 
 from __future__ import annotations
