@@ -145,6 +145,8 @@ def check_row(op: str, case: str, candidate: str, config: dict[str, Any], reply:
     """One row from a worker's reply, whatever became of it."""
     if not reply.ok:
         status: Status = "failed" if reply.outcome == "raised" else reply.outcome
+        if reply.outcome == "refused" and not config:
+            status = "unavailable"  # nobody asked for this configuration; there is just none
         return CheckRow(op, case, candidate, config, status, reply.message, (), reply.seconds)
     report = reply.result
     status = report_status(report)

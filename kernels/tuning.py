@@ -275,8 +275,11 @@ def prove_fastest(
     finalists = []
     for trial in ranked[:FINALISTS]:
         again = bench.trial(trial.number, trial.config, 1, 4 * bench.samples)
-        finalists.append(again if again.exact else replace(trial, status=again.status))
-    finalists = sorted((t for t in finalists if t.exact), key=lambda trial: trial.us or 0.0)
+        if again.exact:
+            finalists.append(again)
+        else:
+            trials[trial.number] = replace(again, reason=f"timed again: {again.reason}")
+    finalists.sort(key=lambda trial: trial.us or 0.0)
     for trial in finalists + ranked[FINALISTS:]:
         config = trial.config
         reply = bench.ask("check", bench.candidate.name, config, repeats=deep_repeats)

@@ -109,7 +109,7 @@ SEPARATE_SPACE = Space(
 )
 def triton_steps(inputs: Tensors, outputs: Tensors, config: Config) -> None:
     """Four tuned Triton kernels, one per step, as an engine's separate ops do."""
-    from kernels.triton_kernels.layerlet import launch_separate
+    from kernels.triton_kernels.layerlet_steps import launch_separate
 
     launch_separate(inputs, outputs["y"], config)
 
@@ -129,7 +129,7 @@ ROW_STEPS_SPACE = Space(
 @moe_layerlet.candidate(needs=("triton",), devices=("cuda",), space=ROW_STEPS_SPACE, separate=True)
 def triton_row_steps(inputs: Tensors, outputs: Tensors, config: Config) -> None:
     """Four Triton kernels, one per step, with the row-by-row GEMM that suits one token best."""
-    from kernels.triton_kernels.layerlet import launch_separate_rows
+    from kernels.triton_kernels.layerlet_steps import launch_separate_rows
 
     launch_separate_rows(inputs, outputs["y"], config)
 

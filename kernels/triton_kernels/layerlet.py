@@ -1,6 +1,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
-"""The MoE middle layerlet in four, two and one launches.
+"""The MoE middle layerlet in two launches and in one.
 
 The one-launch kernel needs every program of a row to be on the device at the same time, because
 they wait for one another between the two GEMMs. Two launches on two streams at once could keep
@@ -15,13 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.triton_kernels.grouped_gemm import (
-    find_tile,
-    launch_grouped_gemm,
-    launch_row_gemm,
-    slots,
-)
-from kernels.triton_kernels.int8_quant import launch_quant, launch_silu_and_mul
+from kernels.triton_kernels.grouped_gemm import find_tile, slots
 from kernels.triton_kernels.numerics import (
     dp4a,
     int8_scales,
@@ -33,72 +27,6 @@ from kernels.triton_kernels.scratch import kept_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-def launch_separate(i: dict[str, torch.Tensor], y: torch.Tensor, config: Mapping[str, Any]) -> None:
-    """Four launches with BF16 and INT8 tensors between them; both GEMMs on the matrix units."""
-    width = i["w2"].shape[2]
-    gate_up, middle, q, scale = between_steps(i)
-    shared = {name: config[name] for name in ("BLOCK_M", "BY_TILE", "num_warps", "num_stages")}
-    first = {"BLOCK_N": config["BLOCK_N1"], "BLOCK_K": config["BLOCK_K1"]}
-    second = {"BLOCK_N": config["BLOCK_N2"], "BLOCK_K": max(32, triton.next_power_of_2(width))}
-    launch_grouped_gemm(
-        i["a"],
-        i["a_scale"],
-        i["w1"],
-        i["w1_scale"],
-        i["offsets"],
-        gate_up,
-        {**shared, **first, "SPLIT_K": config["SPLIT_K1"]},
-    )
-    launch_silu_and_mul(gate_up, middle, num_warps=1)
-    launch_quant(middle, q, scale, num_warps=1)
-    launch_grouped_gemm(
-        q, scale, i["w2"], i["w2_scale"], i["offsets"], y, {**shared, **second, "SPLIT_K": 1}
-    )
-
-
-def launch_separate_rows(
-    i: dict[str, torch.Tensor], y: torch.Tensor, config: Mapping[str, Any]
-) -> None:
-    """Four launches, both GEMMs row by row."""
-    gate_up, middle, q, scale = between_steps(i)
-    launch_row_gemm(
-        i["a"],
-        i["a_scale"],
-        i["w1"],
-        i["w1_scale"],
-        i["offsets"],
-        gate_up,
-        block_n=config["BLOCK_N1"],
-        block_k=config["BLOCK_K1"],
-        num_warps=config["num_warps"],
-    )
-    launch_silu_and_mul(gate_up, middle, num_warps=1)
-    launch_quant(middle, q, scale, num_warps=1)
-    launch_row_gemm(
-        q,
-        scale,
-        i["w2"],
-        i["w2_scale"],
-        i["offsets"],
-        y,
-        block_n=config["BLOCK_N2"],
-        block_k=i["w2"].shape[2],
-        num_warps=config["num_warps2"],
-    )
-
-
-def between_steps(i: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """What the separate steps hand on: gate and up, their product, its INT8 and its scales."""
-    rows, width = i["a"].shape[0], i["w2"].shape[2]
-    device = i["a"].device
-    return (
-        torch.empty((rows, 2 * width), dtype=torch.bfloat16, device=device),
-        torch.empty((rows, width), dtype=torch.bfloat16, device=device),
-        torch.empty((rows, width), dtype=torch.int8, device=device),
-        torch.empty((rows, 1), dtype=torch.float32, device=device),
-    )
 
 
 @triton.jit

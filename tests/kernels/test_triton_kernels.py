@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+    ),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
