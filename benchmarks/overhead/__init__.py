@@ -1,0 +1,1 @@
+"""What the tuner itself costs, in time and memory."""

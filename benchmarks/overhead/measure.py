@@ -8,6 +8,7 @@ Prints one JSON object per part, with the machine's load, since other work falsi
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import logging
 import os
@@ -42,7 +43,7 @@ class Clock:
     def gaps_s(self) -> list[float]:
         """Seconds between one settled trial and the next, without the control."""
         times = [at for number, at in self.settled if number]
-        return [after - before for before, after in zip(times, times[1:], strict=False)]
+        return [after - before for before, after in itertools.pairwise(times)]
 
 
 def one_host(trials: int) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def memory(trials: int, sampler: str) -> dict[str, Any]:
 
 
 def _study(folder: Path, trials: int, sampler: str, tracking: bool) -> Study:
-    more = {} if tracking else {"tracking": {"uri": NOWHERE}}
+    more: dict[str, Any] = {} if tracking else {"tracking": {"uri": NOWHERE}}
     return write_study(folder, enqueue=[], trials=trials, knobs=KNOBS, sampler=sampler, **more)
 
 

@@ -97,6 +97,7 @@ class SimulatedFleet(Backend):
         marker: str = "",
         avoid_hosts: frozenset[str] = frozenset(),
     ) -> Ticket:
+        """See `Backend`."""
         ticket = self._dispatch.add(task, devices, marker, avoid_hosts)
         self._start()
         return ticket

@@ -54,7 +54,8 @@ def test_five_hundred_trials_with_faults_and_restarts_are_five_hundred_trials(
     for record in study.ledger:
         attempts[record.number].append(record)
     for records in attempts.values():
-        assert [record.attempt for record in records] == list(range(1, len(records) + 1))
+        numbers = [record.attempt for record in records]  # an interrupted attempt leaves a gap
+        assert numbers == sorted(set(numbers))
         assert all(record.verdict is Verdict.INVALID for record in records[:-1])
     verdicts = Counter(record.verdict.value for record in last.values())
     assert verdicts["accepted"] == 1
