@@ -72,10 +72,10 @@ class Verification(BaseModel):
     def sentences(self) -> list[str]:
         """The outcome in words, a line a gate."""
         lines = [f"{gate.gate} {gate.status.value}: {gate.reason}" for gate in self.gates]
-        word = "as fast as" if self.is_as_fast else "slower than"
+        status = "passed" if self.is_as_fast else "failed"
         lines.append(
-            f"{self.rate.tok_s.mean:.2f} tok/s, {self.ratio:.3f} of the rate on record: {word} two "
-            f"sessions of one identity may differ ({self.session_drift:.0%})"
+            f"speed {status}: {self.rate.tok_s.mean:.2f} tok/s, {self.ratio:.3f} times the rate on "
+            f"record; sessions of one identity stay above {1 - self.session_drift:.2f} times"
         )
         return lines
 
