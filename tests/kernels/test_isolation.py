@@ -78,7 +78,7 @@ def test_a_crash_a_hang_and_a_lost_context_each_cost_their_own_row(
         ],
         cases=["tiny_sparse"],
         repeats=3,
-        timeout_s=3,
+        timeout_s=6,
         settings=WorkerSettings(op_files=(str(op_file),), env={"CHILD_PID_FILE": str(pid_file)}),
     )
     assert [(row.candidate, row.status) for row in table.rows] == [
