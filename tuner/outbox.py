@@ -43,10 +43,13 @@ class Outbox:
         draft.replace(path)
         return path
 
-    def __iter__(self) -> Iterator[tuple[Path, Parcel]]:
-        """The parcels, in the order of the trials."""
-        for path in sorted(self.folder.glob("*.json")):
-            yield path, Parcel.model_validate_json(path.read_bytes())
+    def __iter__(self) -> Iterator[Path]:
+        """The files of the parcels, in the order of the trials."""
+        return iter(sorted(self.folder.glob("*.json")))
+
+    def open(self, path: Path) -> Parcel:
+        """The parcel in a file. Raises ValueError if it holds none, OSError if it is unreadable."""
+        return Parcel.model_validate_json(path.read_bytes())
 
     def __len__(self) -> int:
         return sum(1 for _ in self.folder.glob("*.json"))

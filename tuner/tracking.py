@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from runners.redaction import is_secret, redact_text
 from tuner import mlflow_views
-from tuner.figures import figures
 from tuner.identity import sha256_of
 from tuner.ledger import Ledger, TrialRecord
 from tuner.notebook import entry
 from tuner.outbox import Outbox, Parcel
-from tuner.report import html_report, markdown_report, study_note
 from tuner.run_artifacts import stage_artifacts
 from tuner.run_fields import LONGEST_TAG, Point, RunFields, run_fields, shorten
-from tuner.standing import Standing
+from tuner.study_page import fill_study_page
 from tuner.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -157,7 +155,8 @@ class Tracker:
         try:
             client = self._client()
             run_id = self._study_run(client)
-            self._describe_study(client, run_id)
+            ledger = Ledger(self.study_directory / "ledger.jsonl")
+            fill_study_page(client, run_id, ledger, self._redact)
             client.log_text(run_id, self._redact(summary), "summary.json")
             client.set_terminated(run_id, "FINISHED")
         except Exception as error:  # noqa: BLE001 - whatever the server does, no study ends by it
@@ -172,14 +171,25 @@ class Tracker:
     # What follows talks to MLflow.
 
     def _send_waiting(self) -> dict[tuple[int, int], str]:
+        """Send what waits, in order; returns the runs of what was sent.
+
+        Two failures in a row mean that the server is away. One alone may be a parcel that no
+        server takes, and must not keep the others waiting.
+        """
         sent: dict[tuple[int, int], str] = {}
-        for path, parcel in self._outbox:
+        failures = 0
+        for path in self._outbox:
             try:
+                parcel = self._outbox.open(path)
                 sent[parcel.record.key] = self._send(parcel)
             except Exception as error:  # noqa: BLE001 - a projection must never stop a study
                 self._note_failure(error)
-                break
-            path.unlink(missing_ok=True)
+                failures += 1
+                if failures == 2:
+                    break
+            else:
+                failures = 0
+                path.unlink(missing_ok=True)
         return sent
 
     def _note_failure(self, error: Exception) -> None:
@@ -334,28 +344,6 @@ class Tracker:
         client.set_tag(run_id, RECORD_SHA, sha)
         self._runs[key] = (run_id, sha)
         return run_id
-
-    def _describe_study(self, client: MlflowClient, run_id: str) -> None:
-        from mlflow.entities import Metric
-
-        ledger = Ledger(self.study_directory / "ledger.jsonl")
-        standing = Standing.of(ledger.trials)
-        note = self._redact(shorten(study_note(standing), LONGEST_TAG))
-        client.set_tag(run_id, NOTE, note)
-        client.log_text(run_id, self._redact(markdown_report(ledger)), "report.md")
-        client.log_text(run_id, self._redact(html_report(ledger)), "report.html")
-        for name, figure in figures(standing).items():
-            client.log_figure(run_id, figure, f"figures/{name}.png")
-        now_ms = round(time.time() * 1000)
-        counts = {v.value: len(standing.with_verdict(v)) for v in Verdict}
-        metrics = [Metric(f"trials/{name}", n, now_ms, 0) for name, n in counts.items()]
-        best = standing.best
-        if best is not None:
-            client.set_tag(run_id, "best.trial", str(best.number))
-            client.set_tag(run_id, "best.sha", best.identity.sha)
-            if best.tok_s is not None:
-                metrics.append(Metric("tok_s", best.tok_s, now_ms, 0))
-        client.log_batch(run_id, metrics=metrics)
 
     def _send_fields(
         self, client: MlflowClient, run_id: str, fields: RunFields, known: Mapping[str, str]
