@@ -107,17 +107,22 @@ class Ascent:
     # Was it the candidate?
 
     def _ask_control(self, failed: GateResult) -> None:
-        """Run the failed gate on the control at the same depth, unless it was seen there lately."""
+        """Run the failed gate on the control at the same depth, unless it was seen there lately.
+
+        A launch costs more than any canary, so when one failed, all are asked while it is up: the
+        next candidate that fails another one needs no launch.
+        """
         rung = self._objective.rung(failed.rung) or self._objective.deepest
         known = self._plan.control_checks.get(failed.gate)
         if known is not None and self._is_adjacent(known, self._gates.depth(failed.gate, rung)):
             self._observer.outcome.control_gates[failed.gate] = known.result
             return
-        name = "quality" if failed.kind is GateKind.QUALITY else failed.gate
         with self._bench.serving(CONTROL) as endpoint, self._observer.spending("control"):
-            step = next(s for s in self._gates.steps(rung, endpoint) if s.gate == name)
-            for result in step.run():
-                self._observer.keep_control(result, self._gates.depth(result.gate, rung))
+            for step in self._gates.steps(rung, endpoint):
+                if step.kind is not failed.kind:
+                    continue
+                for result in step.run():
+                    self._observer.keep_control(result, self._gates.depth(result.gate, rung))
 
     def _is_adjacent(self, check: ControlCheck, depth: int) -> bool:
         """Whether the control was seen this deep, on this host, and lately enough to count."""

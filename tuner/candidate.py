@@ -74,7 +74,7 @@ def identity_of(files: StudyFiles, ground: Ground, configuration: Configuration)
         engine=dict(ground.engine),
         model=dict(ground.model),
         topology=dict(ground.topology),
-        workload=files.objective.workload.model_dump(mode="json"),
+        workload=files.objective.workload.identity(),
     )
 
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from runners import EngineFailure, LaunchRefused, sweep
-from tuner import ledger_cli, look_cli
+from tuner import kernel_cli, ledger_cli, look_cli
 from tuner.doctor_cli import doctor
 from tuner.document import DocumentError
 from tuner.knobs_cli import knobs
@@ -174,6 +174,7 @@ def ui(
 
 
 app.add_typer(ledger_cli.app, name="ledger")
+app.add_typer(kernel_cli.app, name="kernel")
 look_cli.register(app)
 app.command(epilog="Example: tuner knobs speculative")(knobs)
 app.command(epilog="Example: tuner doctor --runner vllm-cpu")(doctor)

@@ -31,7 +31,7 @@ SEED = 0
 """Every session is asked the same prompts in the same order: sessions are compared by prompt."""
 
 RECENT = 4
-"""Control sessions that a candidate's speed is held against: more would reach into older weather."""
+"""Control sessions that a candidate's speed is held against; more would reach into old weather."""
 
 FIRST_GUESS_TOK_S = 30.0
 """Only orders the gates of a lane in which nothing was ever measured."""
@@ -92,7 +92,7 @@ class Gates:
 
     def _speed(self, rung: Rung, endpoint: Endpoint) -> list[GateResult]:
         objective = self._plan.objective
-        rate = self.measure(rung, endpoint)
+        rate = self.measure(rung, endpoint, earlier=self._observer.outcome.rate)
         self._observer.outcome.rate = rate
         noise = learn_noise(self._rates, objective)
         return [
@@ -100,8 +100,11 @@ class Gates:
             *slo_gates(rate, objective, rung.rung),
         ]
 
-    def measure(self, rung: Rung, endpoint: Endpoint) -> Rate:
-        """The session's rate, with as many repeats as the rung asks for. Raises EndpointError."""
+    def measure(self, rung: Rung, endpoint: Endpoint, *, earlier: Rate | None = None) -> Rate:
+        """The session's rate, with as many repeats as the rung asks for.
+
+        `earlier` is a rate of this very session, whose repeats count. Raises EndpointError.
+        """
         objective = self._plan.objective
         return measure_rate(
             endpoint,
@@ -111,6 +114,7 @@ class Gates:
             confidence=objective.confidence,
             identity_sha=self._plan.identity_sha,
             slos=objective.slos,
+            earlier=earlier,
             on_progress=self._observer.progress(rung.rung, "speed"),
         )
 
@@ -124,6 +128,7 @@ class Gates:
                 rung=rung.rung,
                 prompts=rung.parity_prompts,
                 skip=skip,
+                reference_sha=reference.identity_sha,
                 self_parity=reference.self_parity,
                 speculates=speculates(self._plan.args),
                 on_progress=self._observer.progress(rung.rung, "parity"),

@@ -34,6 +34,7 @@ def trial_record(
         Evidence(
             gates=tuple(outcome.gates),
             required=required_gates(context.objective, candidate.role),
+            rung=context.objective.deepest.rung,
             control_gates=outcome.control_gates,
             failure=outcome.failure,
             identity_drift=outcome.identity_drift,

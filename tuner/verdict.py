@@ -177,7 +177,8 @@ def judge(evidence: Evidence) -> Judgement:
     held = {name for name, gate in last.items() if gate.status is GateStatus.PASSED}
     failed = [gate for gate in evidence.gates if gate.status is GateStatus.FAILED]
     held -= {gate.gate for gate in failed}
-    passed = {name for name in held if evidence.rung in (None, last[name].rung)}
+    # A start has a rung of its own, and is as good for every deeper one.
+    passed = {n for n in held if evidence.rung in (None, last[n].rung) or last[n].rung == "startup"}
     missing = tuple(sorted(evidence.required - passed - {gate.gate for gate in failed}))
 
     def judgement(verdict: Verdict, rejection: Rejection | None = None) -> Judgement:
