@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -11,10 +11,10 @@ from markdown_it import MarkdownIt
 
 from objectives import GateKind, GateResult, GateStatus
 from tuner.figures import as_bytes, figures
-from tuner.ledger import Ledger, TrialRecord
+from tuner.ledger import TrialRecord
 from tuner.notebook import code, entry, rate_in_words, table
 from tuner.rows import Row, rows_of
-from tuner.standing import Standing
+from tuner.standing import Standing, of_last_lane
 from tuner.verdict import CODE_MEANINGS, Verdict
 
 CAPTIONS = {
@@ -28,13 +28,17 @@ CAPTIONS = {
 
 
 def markdown_report(
-    ledger: Ledger, *, min_tok_s: float | None = None, pictures: Mapping[str, str] | None = None
+    records: Iterable[TrialRecord],
+    *,
+    min_tok_s: float | None = None,
+    pictures: Mapping[str, str] | None = None,
 ) -> str:
     """The whole report as Markdown; `pictures` are the addresses of the figures, by name.
 
     `min_tok_s` is the rate below which no trial counts as ready for promotion.
     """
-    standing = Standing.of(ledger.trials)
+    known = of_last_lane(records)
+    standing = Standing.of(known)
     parts = [
         _summary(standing),
         _certainty(standing),
@@ -44,7 +48,7 @@ def markdown_report(
         _untested(standing),
         _pictures(pictures or {}),
         _table(rows_of(standing.trials, min_tok_s=min_tok_s), min_tok_s),
-        _notebook(ledger),
+        _notebook(known),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -61,39 +65,41 @@ def study_note(standing: Standing) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def html_report(ledger: Ledger, *, min_tok_s: float | None = None) -> str:
+def html_report(records: Iterable[TrialRecord], *, min_tok_s: float | None = None) -> str:
     """The report as one HTML file that needs no other: pictures are in it, scripts are not."""
+    known = of_last_lane(records)
     pictures = {
         name: f"data:image/svg+xml;base64,{base64.b64encode(as_bytes(figure, 'svg')).decode()}"
-        for name, figure in figures(Standing.of(ledger.trials)).items()
+        for name, figure in figures(Standing.of(known)).items()
     }
-    markdown = markdown_report(ledger, min_tok_s=min_tok_s, pictures=pictures)
+    markdown = markdown_report(known, min_tok_s=min_tok_s, pictures=pictures)
     # What an engine or a model said is in the report: as text, never as markup.
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.validateLink = lambda url: url.startswith("data:image/svg+xml;")  # type: ignore[method-assign]  # the documented way to set it
     environment = Environment(
         loader=PackageLoader("tuner"), undefined=StrictUndefined, autoescape=select_autoescape()
     )
-    first = next(iter(ledger), None)
+    first = known[0] if known else None
     return environment.get_template("report.html.j2").render(
         title=f"Study {first.study}" if first else "Study", body=parser.render(markdown)
     )
 
 
 def write_report(
-    ledger: Ledger, folder: Path, *, min_tok_s: float | None = None
+    records: Iterable[TrialRecord], folder: Path, *, min_tok_s: float | None = None
 ) -> tuple[Path, Path]:
     """Write report.md (with its figures beside it) and report.html to `folder`; returns both."""
     pictures = folder / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
     addresses: dict[str, str] = {}
-    for name, figure in figures(Standing.of(ledger.trials)).items():
+    every = list(records)
+    for name, figure in figures(Standing.of(of_last_lane(every))).items():
         (pictures / f"{name}.svg").write_bytes(as_bytes(figure, "svg"))
         addresses[name] = f"figures/{name}.svg"
     markdown, html = folder / "report.md", folder / "report.html"
-    text = markdown_report(ledger, min_tok_s=min_tok_s, pictures=addresses)
+    text = markdown_report(every, min_tok_s=min_tok_s, pictures=addresses)
     markdown.write_text(text, encoding="utf-8")
-    html.write_text(html_report(ledger, min_tok_s=min_tok_s), encoding="utf-8")
+    html.write_text(html_report(every, min_tok_s=min_tok_s), encoding="utf-8")
     return markdown, html
 
 
@@ -246,10 +252,10 @@ def _cell(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _notebook(ledger: Ledger) -> str:
+def _notebook(known: Sequence[TrialRecord]) -> str:
     """Every attempt, also those that were tried again, in the order in which they ended."""
-    records = sorted(ledger, key=lambda record: record.finished_at)
-    by_sha = {r.identity.sha: r for r in ledger if r.verdict is Verdict.ACCEPTED}
+    records = sorted(known, key=lambda record: record.finished_at)
+    by_sha = {r.identity.sha: r for r in known if r.verdict is Verdict.ACCEPTED}
     parts = ["## Lab notebook"]
     for record in records:
         again = f", attempt {record.attempt}" if record.attempt > 1 else ""

@@ -20,9 +20,10 @@ class Standing:
     trials: tuple[TrialRecord, ...]
 
     @classmethod
-    def of(cls, trials: Iterable[TrialRecord]) -> Standing:
-        """The standing of these records, which are taken in the order of their numbers."""
-        return cls(tuple(sorted(trials, key=lambda trial: trial.key)))
+    def of(cls, records: Iterable[TrialRecord]) -> Standing:
+        """The standing of these records of one lane; of each trial the last attempt counts."""
+        last = {record.number: record for record in sorted(records, key=lambda r: r.key)}
+        return cls(tuple(last.values()))
 
     def with_verdict(self, verdict: Verdict) -> list[TrialRecord]:
         """The trials of that verdict."""
@@ -84,6 +85,12 @@ class Standing:
             return "the control"
         changes = self.changes(record)
         return ", ".join(f"{name}={value}" for name, (_, value) in changes.items()) or "nothing"
+
+
+def of_last_lane(records: Iterable[TrialRecord]) -> list[TrialRecord]:
+    """The records of the lane that was worked in last: those of other lanes compare with none."""
+    every = list(records)
+    return [record for record in every if record.lane == every[-1].lane]
 
 
 def first_failure(record: TrialRecord) -> str:

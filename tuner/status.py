@@ -68,7 +68,7 @@ def status_of(study: Study) -> Status:
         best=best.number if best else None,
         best_tok_s=best.tok_s if best else None,
         in_progress=tuple(sorted({n for n, a in _begun(study.folder) if (n, a) not in recorded})),
-        waiting_for_mlflow=sum(1 for _ in (study.folder / "outbox").glob("*.json")),
+        waiting_for_mlflow=sum(1 for _ in (study.folder / "outbox").rglob("*.json")),
     )
 
 

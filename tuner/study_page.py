@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tuner.figures import figures
-from tuner.ledger import Ledger
+from tuner.ledger import TrialRecord
 from tuner.report import html_report, markdown_report, study_note
 from tuner.run_fields import LONGEST_TAG, shorten
 from tuner.standing import Standing
@@ -18,16 +18,22 @@ if TYPE_CHECKING:
 
 
 def fill_study_page(
-    client: MlflowClient, run_id: str, ledger: Ledger, redact: Callable[[str], str]
+    client: MlflowClient,
+    run_id: str,
+    records: Sequence[TrialRecord],
+    redact: Callable[[str], str],
 ) -> None:
-    """Write everything that the study's page shows onto its run. Raises what the client raises."""
+    """Write what the study's page shows of these records, every attempt of one lane, onto its run.
+
+    Raises what the client raises.
+    """
     from mlflow.entities import Metric
 
-    standing = Standing.of(ledger.trials)
+    standing = Standing.of(records)
     note = redact(shorten(study_note(standing), LONGEST_TAG))
     client.set_tag(run_id, "mlflow.note.content", note)
-    client.log_text(run_id, redact(markdown_report(ledger)), "report.md")
-    client.log_text(run_id, redact(html_report(ledger)), "report.html")
+    client.log_text(run_id, redact(markdown_report(records)), "report.md")
+    client.log_text(run_id, redact(html_report(records)), "report.html")
     for name, figure in figures(standing).items():
         client.log_figure(run_id, figure, f"figures/{name}.png")
     now_ms = round(time.time() * 1000)

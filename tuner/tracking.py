@@ -100,7 +100,7 @@ class Tracker:
         self.study_name = study_name
         self.lane = lane
         self.experiment_name = f"{lane_label or 'lane'} · {lane[:12]}"
-        self._outbox = Outbox(self.study_directory / "outbox")
+        self._outbox = Outbox(self.study_directory / "outbox" / lane[:12])
         self._hidden = [
             value
             for name, value in os.environ.items()
@@ -124,8 +124,11 @@ class Tracker:
 
         `directory` holds the trial's evidence. `control` is the record of the identity it was
         compared with, by default the accepted one recorded here before under `record.control_sha`.
-        Returns the run's id, None if the trial was queued. Raises OSError if the disk refuses.
+        Returns the run's id, None if the trial was queued. A trial of another lane is left out:
+        it belongs to another experiment. Raises OSError if the disk refuses.
         """
+        if record.lane != self.lane:
+            return None
         control = control or self._accepted.get(record.control_sha or "")
         if record.verdict is Verdict.ACCEPTED:
             self._accepted[record.identity.sha] = record
@@ -156,7 +159,8 @@ class Tracker:
             client = self._client()
             run_id = self._study_run(client)
             ledger = Ledger(self.study_directory / "ledger.jsonl")
-            fill_study_page(client, run_id, ledger, self._redact)
+            records = [record for record in ledger if record.lane == self.lane]
+            fill_study_page(client, run_id, records, self._redact)
             client.log_text(run_id, self._redact(summary), "summary.json")
             client.set_terminated(run_id, "FINISHED")
         except Exception as error:  # noqa: BLE001 - whatever the server does, no study ends by it

@@ -71,6 +71,13 @@ def test_without_a_control_it_says_that_nothing_can_be_exported(tmp_path: Path) 
     assert "nothing can be exported" in text
 
 
+def test_trials_of_an_earlier_lane_are_left_out(tmp_path: Path) -> None:
+    old = [accepted_record(8, lane="0" * 64), rejected_record(9, lane="0" * 64)]
+    text = markdown_report(ledger_of(tmp_path, *old, control_record(0), rejected_record(1)))
+    assert "2 trials" in text
+    assert "**Nothing beat the control**" in text
+
+
 def test_an_empty_ledger_has_a_report_too(tmp_path: Path) -> None:
     assert "Nothing has been tried yet" in markdown_report(ledger_of(tmp_path))
     assert "<html" in html_report(ledger_of(tmp_path))

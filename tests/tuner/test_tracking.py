@@ -209,12 +209,22 @@ def test_what_waits_is_sent_by_the_next_process(broken: Tracker, study: Path) ->
 def test_a_trial_that_cannot_be_sent_keeps_no_other_waiting(
     tracker: Tracker, study: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (study / "outbox").mkdir()
-    (study / "outbox" / "000000-1.json").write_text("{ torn")
+    outbox = study / "outbox" / LANE[:12]
+    outbox.mkdir(parents=True)
+    (outbox / "000000-1.json").write_text("{ torn")
     assert tell(tracker, study, rejected_record(1)) is not None
     assert tracker.flush() == 1
     assert len(trials(study)) == 1
     assert "1 trials wait" in caplog.text
+
+
+def test_a_trial_of_another_lane_is_left_to_its_own_experiment(
+    tracker: Tracker, study: Path
+) -> None:
+    assert tell(tracker, study, rejected_record(1, lane="0" * 64)) is None
+    assert tracker.waiting == 0
+    tell(tracker, study, rejected_record(2))
+    assert len(trials(study)) == 1
 
 
 def test_after_a_failure_trials_are_only_queued_for_a_while(
