@@ -23,7 +23,10 @@ from benchmarks.overhead.simulated import SimulatedFleet
 from tests.tuner.scripted_study import write_study
 from tuner.study import Study
 
-KNOBS = {"idle": {"arg": "--knob-idle", "range": [0, 1_000_000]}}
+KNOBS = {
+    "idle": {"arg": "--knob-idle", "range": [0, 999]},
+    "seed": {"arg": "--seed", "range": [0, 999]},
+}
 NOWHERE = "http://127.0.0.1:9"
 """A tracking server that is away: what is measured is then the driver without MLflow."""
 
@@ -67,13 +70,11 @@ def one_host(trials: int) -> dict[str, Any]:
 def fleet(hosts: int, trials: int, sampler: str, tracking: bool) -> dict[str, Any]:
     """The share of simulated hosts that one driver keeps busy with one-second trials."""
     made = SimulatedFleet(hosts, seconds=1.0)
-    clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        _study(Path(folder), trials, sampler, tracking).run(backend=lambda: made, listen=clock)
+        _study(Path(folder), trials, sampler, tracking).run(backend=lambda: made)
     assert made.began_candidates is not None, "no candidate was drawn"
     wall_s = made.last_end - made.began_candidates
-    # What one driver settles per second is what keeps that many one-second hosts busy.
-    rate = 1 / statistics.median(clock.gaps_s)
+    rate = (trials - 1) / wall_s  # asked, submitted, settled and recorded per second
     return {
         "part": "fleet",
         "hosts": hosts,
@@ -81,8 +82,7 @@ def fleet(hosts: int, trials: int, sampler: str, tracking: bool) -> dict[str, An
         "sampler": sampler,
         "mlflow": tracking,
         "busy_share": round(made.busy_s / (hosts * wall_s), 3),
-        "trials_per_s": round((trials - 1) / wall_s, 1),
-        "trials_per_s_median_gap": round(rate, 1),
+        "trials_per_s": round(rate, 1),
         "seconds_per_trial_for_90_percent_busy": round(0.9 * hosts / rate, 1),
     }
 
