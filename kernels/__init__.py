@@ -8,6 +8,7 @@ from kernels.benching import BenchRow, BenchTable, bench
 from kernels.ceilings import Ceilings
 from kernels.checking import CheckRow, CheckTable, check, self_test
 from kernels.faults import FaultOutcome
+from kernels.ground import Ground, ground_of
 from kernels.isolation import KernelWorker, Reply, WorkerSettings
 from kernels.listing import CandidateInfo, OpInfo, list_ops
 from kernels.ops import REGISTRY, BitExact, Bound, Candidate, Case, Cost, KernelError, Op, op
@@ -34,6 +35,7 @@ __all__ = [
     "DeviceLimits",
     "Exhaustive",
     "FaultOutcome",
+    "Ground",
     "KernelError",
     "KernelTrial",
     "KernelWorker",
@@ -50,6 +52,7 @@ __all__ = [
     "captured_cases",
     "check",
     "endpoint_knob",
+    "ground_of",
     "legal_configs",
     "list_ops",
     "op",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernels import catalog
-from kernels.ops import REGISTRY, KernelError, Op, load_file
+from kernels.ops import REGISTRY, KernelError, Op, load_file, registry_restorer
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,22 @@ def list_ops(op_files: Iterable[str] = ()) -> list[OpInfo]:
 
 
 def registered(op_files: Iterable[str] = ()) -> dict[str, Op]:
-    """All ops by name, after loading the catalog and the given files."""
+    """All ops by name: the catalog's, what this process registered, and those of the given files.
+
+    The files register nothing for longer than this call, since what they hold is run in workers:
+    a candidate that crashes must not be met here by whoever looks into the registry next.
+    """
     catalog.load()
-    for path in op_files:
-        load_file(path)
-    return dict(sorted(REGISTRY.items()))
+    restore = registry_restorer()
+    try:
+        for path in op_files:
+            load_file(path)
+        return {
+            name: replace(op, candidates=dict(op.candidates))
+            for name, op in sorted(REGISTRY.items())
+        }
+    finally:
+        restore()
 
 
 def pick_ops(names: Iterable[str] | None, op_files: Iterable[str] = ()) -> list[Op]:

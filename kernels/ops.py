@@ -198,6 +198,9 @@ class Op:
 
 REGISTRY: dict[str, Op] = {}
 
+OP_FILE_MODULE = "kernel_op_file_"
+"""Beginning of the module name of a loaded op file."""
+
 
 def op(
     *,
@@ -238,25 +241,38 @@ def load_file(path: str | Path) -> None:
     file = Path(path).resolve()
     if not file.is_file():
         raise KernelError(f"no op file at {path}: give the path of a Python file")
-    module_name = "kernel_op_file_" + hashlib.sha256(str(file).encode()).hexdigest()[:12]
+    module_name = OP_FILE_MODULE + hashlib.sha256(str(file).encode()).hexdigest()[:12]
     if module_name in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise KernelError(f"op file {path} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
-    ops_before = dict(REGISTRY)
-    candidates_before = {key: dict(known.candidates) for key, known in REGISTRY.items()}
+    restore = registry_restorer()
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        del sys.modules[module_name]
-        REGISTRY.clear()
-        REGISTRY.update(ops_before)
-        for key, candidates in candidates_before.items():
-            REGISTRY[key].candidates = candidates
+        restore()
         raise KernelError(f"op file {path} failed to load: {describe_error(error)}") from error
+
+
+def registry_restorer() -> Callable[[], None]:
+    """A function that forgets every op, candidate and op file that is registered after now."""
+    ops = dict(REGISTRY)
+    candidates = {name: dict(known.candidates) for name, known in ops.items()}
+    modules = set(sys.modules)
+
+    def restore() -> None:
+        REGISTRY.clear()
+        REGISTRY.update(ops)
+        for name, known in ops.items():
+            known.candidates = dict(candidates[name])
+        for name in set(sys.modules) - modules:
+            if name.startswith(OP_FILE_MODULE):
+                del sys.modules[name]
+
+    return restore
 
 
 def describe_error(error: BaseException) -> str:

@@ -15,10 +15,11 @@ from typing import Any, Protocol
 
 from kernels.benching import bench_row, best_us, measured_ceilings
 from kernels.ceilings import Ceilings
-from kernels.checking import CheckRow, candidate_or_default, check_row, described, report_status
+from kernels.checking import CheckRow, check_row, report_status
+from kernels.ground import Ground, ground_on
 from kernels.isolation import KernelWorker, Reply, WorkerSettings
 from kernels.listing import pick_ops
-from kernels.ops import Candidate, Case, KernelError, Op
+from kernels.ops import Case
 from kernels.space import Config, DeviceLimits, Value
 
 QUICK_REPEATS = 8
@@ -132,6 +133,7 @@ def tune(
     *,
     candidate: str | None = None,
     proposer: Proposer | None = None,
+    earlier: Sequence[KernelTrial] = (),
     only: Mapping[str, Sequence[Value]] | None = None,
     on_trial: Callable[[KernelTrial], None] | None = None,
     budget: int | None = None,
@@ -145,44 +147,32 @@ def tune(
 ) -> TuneResult:
     """Try configurations until the proposer or the budget ends, then prove the fastest deeply.
 
-    `only` narrows the exhaustive search: meta-parameter -> the values to try.
-    `compile_processes` workers first compile all legal configurations side by side (exhaustive
-    search only). Raises KernelError for names that do not exist, for a candidate that cannot run
-    on the device, and when no configuration is legal.
+    `earlier` are trials of an interrupted tune: they stand first in the result, compete for the
+    deep check, and count for no budget. `only` narrows the exhaustive search: meta-parameter ->
+    the values to try. `compile_processes` workers first compile all legal configurations side by
+    side (exhaustive search only). Raises KernelError for names that do not exist, for a candidate
+    that cannot run on the device, and when no configuration is legal.
     """
     settings = settings or WorkerSettings()
-    op = pick_ops([op_name], settings.op_files)[0]
-    chosen = op.case(case) if isinstance(case, str) else case
-    picked = candidate_or_default(op, candidate)
     with KernelWorker(settings) as worker:
-        seen = described(worker)
-        missing = seen["candidates"][op.name][picked.name]
-        if missing:
-            raise KernelError(f"candidate {picked.name!r} of {op.name} cannot be tuned: {missing}")
-        limits = DeviceLimits.from_json(seen["limits"])
-        bench = Bench(worker, op, chosen, picked, limits, seed, samples, trial_timeout_s)
+        ground = ground_on(worker, op_name, case, candidate)
+        bench = Bench(worker, ground, seed, samples, trial_timeout_s)
         ceilings = measured_ceilings(worker)
         if proposer is None:
-            configs = [
-                config
-                for config in picked.space.legal(chosen.params, limits)
-                if all(config.get(name) in values for name, values in (only or {}).items())
-            ]
-            if not configs:
-                raise KernelError(f"no configuration of {picked.name!r} is legal for {chosen.name}")
+            configs = ground.legal(only)
             random.Random(seed).shuffle(configs)  # noqa: S311 -- an order, not a secret
             proposer = Exhaustive(configs)
             if compile_processes > 0:
-                compile_all(settings, op, chosen, picked, configs[:budget], compile_processes)
-        trials = run_trials(bench, proposer, on_trial, budget, quick_repeats)
+                compile_all(settings, ground, configs[:budget], compile_processes)
+        trials = run_trials(bench, proposer, on_trial, budget, quick_repeats, earlier)
         best, deep = prove_fastest(bench, trials, deep_repeats)
         separate_us, floor_us = bench.steps_and_floor(ceilings)
     return TuneResult(
-        op.name,
-        chosen,
-        picked.name,
-        seen["identity"],
-        limits,
+        ground.op.name,
+        ground.case,
+        ground.candidate.name,
+        ground.identity,
+        ground.limits,
         ceilings,
         tuple(trials),
         best,
@@ -197,10 +187,7 @@ class Bench:
     """One op, case and candidate on a worker."""
 
     worker: KernelWorker
-    op: Op
-    case: Case
-    candidate: Candidate
-    limits: DeviceLimits
+    ground: Ground
     seed: int
     samples: int
     timeout_s: float
@@ -210,8 +197,8 @@ class Bench:
         return self.worker.ask(
             verb,
             timeout_s=self.timeout_s,
-            op=self.op.name,
-            case=self.case.to_json(),
+            op=self.ground.op.name,
+            case=self.ground.case.to_json(),
             candidate=candidate,
             config=dict(config),
             seed=self.seed,
@@ -220,23 +207,26 @@ class Bench:
 
     def trial(self, number: int, config: Config, repeats: int, samples: int) -> KernelTrial:
         """Run one configuration; an illegal one is refused without being started."""
-        refusal = self.candidate.space.refusal(config, self.case.params, self.limits)
+        refusal = self.ground.refusal(config)
         if refusal:
             return KernelTrial(number, dict(config), "illegal", refusal)
-        reply = self.ask("trial", self.candidate.name, config, repeats=repeats, samples=samples)
+        reply = self.ask(
+            "trial", self.ground.candidate.name, config, repeats=repeats, samples=samples
+        )
         return trial_of(number, dict(config), reply)
 
     def steps_and_floor(self, ceilings: Ceilings) -> tuple[float | None, float | None]:
         """Time of the fastest separate-steps candidate, and the floor; None where nothing ran."""
         fastest = floor = None
-        for candidate in self.op.candidates.values():
+        op, case = self.ground.op, self.ground.case
+        for candidate in op.candidates.values():
             if not candidate.separate:
                 continue
             reply = self.ask("trial", candidate.name, {}, repeats=2, samples=self.samples)
             if not reply.ok or reply.result["timing"] is None:
                 continue
             timing = reply.result["timing"]
-            row = bench_row(self.op, self.case, candidate.name, "exact", "", timing, ceilings)
+            row = bench_row(op, case, candidate.name, "exact", "", timing, ceilings)
             floor = row.floor_us
             fastest = min(best_us(timing), fastest or best_us(timing))
         return fastest, floor
@@ -248,10 +238,11 @@ def run_trials(
     on_trial: Callable[[KernelTrial], None] | None,
     budget: int | None,
     repeats: int,
+    earlier: Sequence[KernelTrial] = (),
 ) -> list[KernelTrial]:
-    """Ask, try, tell, until the proposer or the budget ends."""
-    trials: list[KernelTrial] = []
-    while budget is None or len(trials) < budget:
+    """Ask, try, tell, until the proposer or the budget ends; `earlier` trials come first."""
+    trials = [replace(trial, number=number) for number, trial in enumerate(earlier)]
+    while budget is None or len(trials) - len(earlier) < budget:
         config = proposer.ask()
         if config is None:
             break
@@ -282,8 +273,9 @@ def prove_fastest(
     finalists.sort(key=lambda trial: trial.us or 0.0)
     for trial in finalists + ranked[FINALISTS:]:
         config = trial.config
-        reply = bench.ask("check", bench.candidate.name, config, repeats=deep_repeats)
-        row = check_row(bench.op.name, bench.case.name, bench.candidate.name, config, reply)
+        op, case, name = bench.ground.op.name, bench.ground.case.name, bench.ground.candidate.name
+        reply = bench.ask("check", name, config, repeats=deep_repeats)
+        row = check_row(op, case, name, config, reply)
         if row.status == "exact":
             return trial, row
         trials[trial.number] = replace(
@@ -317,9 +309,7 @@ def trial_of(number: int, config: dict[str, Any], reply: Reply) -> KernelTrial:
 
 def compile_all(
     settings: WorkerSettings,
-    op: Op,
-    case: Case,
-    candidate: Candidate,
+    ground: Ground,
     configs: Sequence[Config],
     processes: int,
 ) -> None:
@@ -331,9 +321,9 @@ def compile_all(
                 worker.ask(
                     "warm",
                     timeout_s=TRIAL_TIMEOUT_S,
-                    op=op.name,
-                    case=case.to_json(),
-                    candidate=candidate.name,
+                    op=ground.op.name,
+                    case=ground.case.to_json(),
+                    candidate=ground.candidate.name,
                     config=dict(config),
                 )
 

@@ -151,6 +151,19 @@ def test_a_faulty_op_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:
         kernels.list_ops([str(path)])
 
 
+def test_what_a_user_s_file_registers_stays_in_the_worker(op_file: Path) -> None:
+    (listed,) = [op for op in kernels.list_ops([str(op_file)]) if op.name == "expert_offsets"]
+    assert "crashes" in [candidate.name for candidate in listed.candidates]
+    kernels.check(
+        ["expert_offsets"],
+        candidates=["prints"],
+        cases=["tiny_sparse"],
+        repeats=1,
+        settings=WorkerSettings(op_files=(str(op_file),)),
+    )
+    assert "crashes" not in kernels.REGISTRY["expert_offsets"].candidates
+
+
 def test_closing_a_worker_leaves_no_process() -> None:
     with KernelWorker(WorkerSettings()) as worker:
         assert worker.ask("describe", timeout_s=60).ok
