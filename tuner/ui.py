@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from types import FrameType
 
 from tuner.study import Study
 from tuner.tracking import local_store, runs_page, shown
@@ -36,8 +37,15 @@ def serve(study: Study, *, host: str, port: int) -> int:
     page = runs_page(f"http://{host}:{port}", store, study.name)
     print(f"MLflow UI (takes about 20 seconds; Ctrl-C ends it): {page}", flush=True)
     server = subprocess.Popen(command(store, host, port), env=env, start_new_session=True)
+    # The server is in a session of its own: who ends us in another way than Ctrl-C ends it too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         return server.wait()
     except KeyboardInterrupt:
         os.killpg(server.pid, signal.SIGTERM)
         return 0 if server.wait() in (0, -signal.SIGTERM) else 1
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
