@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from objectives import GateHistory, Rate
+from tuner.identity import Identity
 from tuner.ledger import Ledger, TrialRecord
 from tuner.verdict import Verdict
 
@@ -59,3 +60,20 @@ class Lane:
     def history(self, rung: str) -> GateHistory:
         """How often each gate of a rung failed here, and what it cost."""
         return GateHistory.of([gate for trial in self.trials for gate in trial.gates], rung=rung)
+
+
+def what_left_the_lane(ledger: Ledger, identity: Identity, sha: str) -> str | None:
+    """What of a study changed so that its new trials could not be compared with those it has.
+
+    None while the ledger holds no other lane.
+    """
+    foreign = next((record for record in ledger if record.lane != sha), None)
+    if foreign is None:
+        return None
+    parts = {"model": "model's files", "topology": "devices", "workload": "workload"}
+    changed = [
+        words
+        for part, words in parts.items()
+        if getattr(foreign.identity, part) != getattr(identity, part)
+    ]
+    return " and ".join(changed) or "objective"

@@ -32,7 +32,7 @@ from tuner.candidate import (
 from tuner.events import Notice
 from tuner.export import write_launch_script
 from tuner.identity import sha256_of
-from tuner.lane import Lane
+from tuner.lane import Lane, what_left_the_lane
 from tuner.ledger import Ledger, TrialRecord
 from tuner.records import (
     RecordContext,
@@ -172,6 +172,12 @@ class _Run:
         self.original = self.files.space.control()
         identity = identity_of(self.files, ground, self.original)
         self.lane = Lane(self.ledger, lane_of_study(self.files, identity), ground.engine)
+        changed = what_left_the_lane(self.ledger, identity, self.lane.sha)
+        if changed is not None:
+            raise StudyError(
+                f"the {changed} changed since {self.ledger.path} was begun, and old and new trials "
+                "cannot be compared; give the study a new file name, or move its folder away"
+            )
         self.reference = Reference.load(self._reference_path, identity.sha)
         self.control_checks: dict[str, ControlCheck] = {}
         self.running: dict[Ticket, Candidate] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -192,6 +193,18 @@ def test_a_lost_device_is_not_held_against_the_candidate(tmp_path: Path) -> None
     assert record.rejection is not None
     assert (record.verdict, record.rejection.code) == (Verdict.INVALID, Code.DEVICE_LOST)
     assert "no healthy device is left" in summary.ended_because
+
+
+def test_a_study_whose_objective_changed_is_refused_and_loses_nothing(
+    finished: tuple[Study, StudySummary], tmp_path: Path
+) -> None:
+    """Trials of two lanes in one ledger would be compared by somebody, sooner or later."""
+    shutil.copytree(finished[0].folder, tmp_path / "study")
+    before = (tmp_path / "study" / "ledger.jsonl").read_bytes()
+    changed = write_study(tmp_path, enqueue=[], objective={"minimal_effect": 0.05})
+    with pytest.raises(StudyError, match="the objective changed"):
+        run(changed)
+    assert (tmp_path / "study" / "ledger.jsonl").read_bytes() == before
 
 
 def test_two_drivers_never_run_the_same_study(tmp_path: Path) -> None:
