@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13; do \
 	&& command -v "$$python" && break; done)
 TORCH := 2.13.0
 PYTEST := .venv/bin/python -m pytest
-SHELL_SCRIPTS := .ci/run
+SHELL_SCRIPTS := .ci/run mlflow/backup.sh
 
 export TORCH_CPU_INDEX
 
