@@ -20,6 +20,9 @@ OWNED = "TUNER_RAY"
 
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray's workers run at niceness 15, and what they start inherits it: an engine would be measured
+    # as slower than it is served whenever anything else wants the processor.
+    "RAY_worker_niceness": "0",
     # Under memory pressure Ray would kill our small actors; it is the engines that are large, and
     # the kernel knows which.
     "RAY_memory_monitor_refresh_ms": "0",
