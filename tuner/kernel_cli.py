@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -16,6 +16,8 @@ from rich.table import Table
 import kernels
 from kernels import Case, KernelError, KernelTrial, MoeShape, WorkerSettings
 from kernels.routing import DECODE_SHAPE
+from tuner.kernel_study import tune_in
+from tuner.ledger import LedgerError
 
 app = typer.Typer(no_args_is_help=True, help="Prove, time and tune kernels of one op.")
 
@@ -42,6 +44,7 @@ _Routes = Annotated[
     Path | None, typer.Option(help="JSON lines of captured routes; their cases replace the op's.")
 ]
 _Layer = Annotated[str | None, typer.Option(help="Only routes whose layer contains this.")]
+_Sampler = Literal["tpe", "guided", "random", "exhaustive"]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -175,7 +178,18 @@ def tune(
     op: Annotated[str, typer.Argument(metavar="OP", help="A name of `tuner kernel list`.")],
     case: Annotated[list[str], typer.Option("--case", help="May be repeated.")],
     candidate: Annotated[str | None, typer.Option(help="Default: the largest space.")] = None,
-    budget: Annotated[int | None, typer.Option(min=1, help="Most trials per case.")] = None,
+    budget: Annotated[
+        int | None, typer.Option("--trials", "--budget", min=1, help="Most trials per case.")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Keep a study here: ledger, journal, MLflow. Called again, it goes on."),
+    ] = None,
+    sampler: Annotated[_Sampler, typer.Option(help="Who chooses, in a study.")] = "tpe",
+    seed: Annotated[int, typer.Option(help="Decides the order and the data.")] = 0,
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow for the study; by default a file in its folder.")
+    ] = None,
     only: Annotated[str | None, typer.Option(help="JSON: meta-parameter -> values to try.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Repeats of the deep check.")] = 200,
     processes: Annotated[int, typer.Option(help="Workers that compile ahead.")] = 0,
@@ -189,23 +203,38 @@ def tune(
 ) -> None:
     """Search a candidate's meta-parameters; exit 1 when nothing proved exact.
 
-    Example: tuner kernel tune grouped_gemm_w8a8 --case decode_tp4_t1_gemm1 --vllm tiles/
+    Without a folder every legal configuration is tried; in a folder a sampler chooses.
+
+    Example: tuner kernel tune moe_layerlet --case decode_tp4_t1 --folder layerlet --trials 60
     """
+    if folder is not None and processes:
+        typer.echo(
+            "tuner: --processes compiles ahead what is tried in a fixed order; leave it out with"
+            " --folder",
+            err=True,
+        )
+        raise typer.Exit(2)
     console = Console()
     results = []
     for name in case:
         with _refusals():
-            result = kernels.tune(
-                op,
-                name,
-                candidate=candidate,
-                budget=budget,
-                only=_parsed(only),
-                deep_repeats=repeats,
-                on_trial=_progress(console),
-                settings=_settings(device, python, op_file),
-                compile_processes=processes,
-            )
+            common: dict[str, Any] = {
+                "candidate": candidate,
+                "only": _parsed(only),
+                "seed": seed,
+                "deep_repeats": repeats,
+                "on_trial": _progress(console),
+                "settings": _settings(device, python, op_file),
+            }
+            if folder is None:
+                result = kernels.tune(
+                    op, name, budget=budget, compile_processes=processes, **common
+                )
+            else:
+                result = tune_in(
+                    folder, op, name, sampler=sampler, trials=budget,
+                    tracking_uri=tracking_uri, **common,
+                )  # fmt: skip
         results.append(result)
         console.print(_summary(result), highlight=False, soft_wrap=True)
         if out is not None:
@@ -226,7 +255,7 @@ def tune(
 def _refusals() -> Iterator[None]:
     try:
         yield
-    except KernelError as error:
+    except (KernelError, LedgerError) as error:
         typer.echo(f"tuner: {error}", err=True)
         raise typer.Exit(2) from None
 

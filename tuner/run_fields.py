@@ -38,6 +38,8 @@ METRIC_MEANINGS: Mapping[str, str] = {
     "latency/itl_ms.*": "Time between tokens: n, mean, percentiles, maximum, milliseconds.",
     "latency/e2e_ms.*": "Time of a whole request: n, mean, percentiles, maximum, milliseconds.",
     "repeats/*": "A series with one step per measured repeat, in the order of the session.",
+    "gates/speed.*": "Ratio to the control with its bounds; of a kernel `us`, microseconds a call, "
+    "with their bounds.",
     "gates/canary.*": "A canary's repeats, the repeat that failed, and `corruption_bound`, the "
     "one-sided bound of its corruption rate.",
     "gates/parity.*": "Prompts and tokens compared, and drafts of the speculation meanwhile.",
@@ -161,7 +163,7 @@ def _points(record: TrialRecord, control: TrialRecord | None) -> list[Point]:
         if control is not None and control.tok_s:
             points.append(Point("ratio_to_control", record.rate.tok_s.mean / control.tok_s))
     for gate in record.gates:
-        if gate.kind in (GateKind.CANARY, GateKind.PARITY, GateKind.AB):
+        if gate.kind in (GateKind.SPEED, GateKind.CANARY, GateKind.PARITY, GateKind.AB):
             evidence = {k: v for k, v in gate.evidence.items() if k != "confidence"}
             points += _numbers(f"gates/{gate.gate}.", evidence)
     points.append(Point("seconds", record.seconds))

@@ -14,7 +14,7 @@ list_ops()
 
 def small_cases(op: str) -> list[Case]:
     def small(case: Case) -> bool:
-        return case.get("experts", 0) < 256 and case.get("vocabulary", 0) < 10_000
+        return bool(case.get("experts", 0) < 256 and case.get("vocabulary", 0) < 10_000)
 
     return [case for case in REGISTRY[op].cases if small(case)]
 
