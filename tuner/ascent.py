@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from objectives import (
     ABPlan,
+    CanaryBaseline,
     Endpoint,
     GateHistory,
     GateKind,
     GateResult,
+    GateStatus,
     Oracle,
     PlannedGate,
     Rate,
@@ -31,13 +33,13 @@ from objectives import (
     self_parity,
     self_parity_gate,
 )
-from runners import EngineFailure, Lease, Report
+from runners import EngineFailure, Failure, LaunchRefused, Lease, Report
 from tuner.bench import Bench
 from tuner.gates import Gates
 from tuner.observer import Observer
 from tuner.reference import Reference
 from tuner.trial import CANDIDATE, CONTROL, ControlCheck, Role, TrialOutcome, TrialPlan
-from tuner.verdict import CORRECTNESS
+from tuner.verdict import CORRECTNESS, Code
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Evaluation:
                 Ascent(self.plan, self.plan.reference, bench, observer).climb()
         except EngineFailure as error:
             observer.outcome.failure = error.failure
+        except LaunchRefused as error:
+            observer.outcome.failure = _refused(error)
         return observer.finished()
 
 
@@ -69,6 +73,7 @@ class Ascent:
         self._plan = plan
         self._objective = plan.objective
         self._gates = Gates(plan, reference, observer)
+        self._control_gates = Gates(plan, reference, observer, CONTROL)
         self._bench = bench
         self._observer = observer
 
@@ -118,7 +123,7 @@ class Ascent:
             self._observer.outcome.control_gates[failed.gate] = known.result
             return
         with self._bench.serving(CONTROL) as endpoint, self._observer.spending("control"):
-            for step in self._gates.steps(rung, endpoint):
+            for step in self._control_gates.steps(rung, endpoint):
                 if step.kind is not failed.kind:
                     continue
                 for result in step.run():
@@ -165,7 +170,8 @@ class Ascent:
     def _session(self, role: Role, rung: Rung) -> Session:
         """One more server session of the candidate or the control, measured at the same depth."""
         with self._bench.serving(role) as endpoint, self._observer.spending(rung.rung):
-            rate = self._gates.measure(rung, endpoint)
+            gates = self._control_gates if role == CONTROL else self._gates
+            rate = gates.measure(rung, endpoint)
         if role == CONTROL:
             self._beside.append(rate)
         return Session.of(role, rate, self._objective)
@@ -191,12 +197,17 @@ def establish(plan: TrialPlan, bench: Bench, observer: Observer) -> None:
         with observer.spending("reference"):
             oracle = _oracle(plan, endpoint, observer)
             canaries = {c.name: learn_canary(endpoint, c) for c in objective.canaries}
+            unfit = [unfit_canary(baseline, rung.rung) for baseline in canaries.values()]
             quality = record_quality(endpoint, objective) if rung.quality else None
             reference = Reference(
                 identity_sha=plan.identity_sha, oracle=oracle, canaries=canaries, quality=quality
             )
-            gates = Gates(plan, reference, observer)
+            gates = Gates(plan, reference, observer, CONTROL)
             first = gates.measure(rung, endpoint)
+    for result in filter(None, unfit):
+        observer.keep(result)
+    if observer.failed is not None:
+        return
     with bench.serving(CONTROL) as endpoint:
         with observer.spending("reference"):
             again = _oracle(plan, endpoint, observer, margins=False)
@@ -207,7 +218,7 @@ def establish(plan: TrialPlan, bench: Bench, observer: Observer) -> None:
         observer.outcome.notices.append(parity.sentence())
         observer.keep(self_parity_gate(parity, objective, rung.rung))
         with observer.spending(rung.rung):
-            for step in Gates(plan, reference, observer).steps(rung, endpoint):
+            for step in gates.steps(rung, endpoint):
                 if step.kind in CORRECTNESS - {GateKind.PARITY}:
                     for result in step.run():
                         observer.keep(result)
@@ -233,4 +244,26 @@ def _oracle(
         margins=margins,
         concurrent=concurrent,
         on_progress=observer.progress(plan.objective.deepest.rung, "oracle"),
+    )
+
+
+def unfit_canary(baseline: CanaryBaseline, rung: str) -> GateResult | None:
+    """The failed gate of a canary that the control itself does not keep to; None if it does."""
+    if baseline.problem is None:
+        return None
+    return GateResult(
+        gate=f"canary.{baseline.canary}",
+        kind=GateKind.CANARY,
+        rung=rung,
+        status=GateStatus.FAILED,
+        code=Code.CANARY_MISMATCH.value,
+        reason=f"The canary {baseline.canary} suits no comparison: {baseline.problem}.",
+        constraint=1.0,
+        evidence=baseline.model_dump(mode="json"),
+    )
+
+
+def _refused(error: LaunchRefused) -> Failure:
+    return Failure(
+        code=Code.USER_ERROR.value, phase="launch", blame="user", retry=False, reason=f"{error}."
     )

@@ -51,6 +51,8 @@ class Bench:
                 raise EngineFailure(server.diagnose(error)) from error
             finally:
                 ended = server.stop()
+                if not ended.clean:
+                    self._observer.outcome.left_behind = _not_gone(ended).reason
             if not ended.clean:
                 raise EngineFailure(_not_gone(ended))
         except EngineFailure as error:
@@ -78,6 +80,8 @@ class Bench:
             except BaseException:
                 server.stop()
                 raise
+        if seen.drift:
+            observer.outcome.identity_drift = seen.drift
         if self._sessions == 1:
             self._note_start(server.launch, seen, time.monotonic() - began)
         return server
@@ -86,7 +90,6 @@ class Bench:
         """What the first session shows: that it came up, how it was launched, and any drift."""
         outcome = self._observer.outcome
         outcome.launch = launch.model_dump(mode="json")
-        outcome.identity_drift = seen.drift
         outcome.unverified = seen.unverified
         self._observer.keep(
             GateResult(
@@ -103,14 +106,16 @@ class Bench:
 
 
 def _control_failed(failure: Failure) -> Failure:
-    """The failure of a control that ran beside a candidate: the lane is sick, not the candidate."""
-    return failure.model_copy(
-        update={
-            "code": Code.LANE_UNHEALTHY.value,
-            "blame": "host",
-            "reason": f"The control did not serve beside the candidate: {failure.reason}",
-        }
-    )
+    """The failure of a control that ran beside a candidate, which says nothing of the candidate.
+
+    A sick device or host is what it is, and the trial is tried again elsewhere. A control that
+    fails by itself, after it has served before, means that the lane is sick.
+    """
+    reason = f"The control did not serve beside the candidate: {failure.reason}"
+    if failure.blame in ("device", "host"):
+        return failure.model_copy(update={"reason": reason})
+    changes = {"code": Code.LANE_UNHEALTHY.value, "blame": "host", "reason": reason}
+    return failure.model_copy(update=changes)
 
 
 def _not_gone(ended: Teardown) -> Failure:

@@ -37,14 +37,22 @@ class Ground:
 
 def ground_of(facts: Mapping[str, Any], demand: Demand, devices: Iterable[Device]) -> Ground:
     """The ground from what the runners read: engine and model files, and the devices there are."""
-    names = sorted({device.name for device in devices if device.kind == demand.kind})
+    names = sorted({_described(device) for device in devices if device.kind == demand.kind})
     topology = {"kind": demand.kind, "count": demand.count, "devices": names}
     return Ground(engine=facts["engine"], model=facts["model"], topology=topology)
 
 
+def _described(device: Device) -> str:
+    """A device as far as it decides a speed: of a CPU, also how many cores may be used."""
+    return f"{device.name}, {len(device.cores)} cores" if device.cores else device.name
+
+
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration under trial: its settings are what the engine receives, whole."""
+    """One configuration under trial: its settings are what the engine receives, whole.
+
+    `control_sha` is the identity that it meets, whatever is accepted while it runs.
+    """
 
     number: int
     attempt: int
@@ -54,6 +62,7 @@ class Candidate:
     args: Mapping[str, Any]
     env: Mapping[str, str]
     identity: Identity
+    control_sha: str | None
 
 
 def settings_of(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from objectives import (
     Canary,
@@ -25,7 +25,7 @@ from objectives import (
 )
 from tuner.observer import Observer
 from tuner.reference import Reference
-from tuner.trial import TrialPlan
+from tuner.trial import CANDIDATE, CONTROL, Role, TrialPlan
 
 SEED = 0
 """Every session is asked the same prompts in the same order: sessions are compared by prompt."""
@@ -48,10 +48,13 @@ class Step:
 
 
 class Gates:
-    """The gates of one plan. `reference` is what answers are compared with."""
+    """The gates of one plan, for a session of `role`; `reference` is what answers must equal."""
 
-    def __init__(self, plan: TrialPlan, reference: Reference, observer: Observer) -> None:
+    def __init__(
+        self, plan: TrialPlan, reference: Reference, observer: Observer, role: Role = CANDIDATE
+    ) -> None:
         self._plan = plan
+        self._identity_sha = plan.control_sha if role == CONTROL else plan.identity_sha
         self._reference = reference
         self._observer = observer
         self._rates = plan.rates_on(observer.outcome.host) or plan.rates_elsewhere
@@ -96,7 +99,7 @@ class Gates:
         self._observer.outcome.rate = rate
         noise = learn_noise(self._rates, objective)
         return [
-            speed_gate(rate, self._rates[-RECENT:], objective, rung.rung, noise=noise),
+            speed_gate(rate, self._adjacent(), objective, rung.rung, noise=noise),
             *slo_gates(rate, objective, rung.rung),
         ]
 
@@ -112,7 +115,7 @@ class Gates:
             repeats=rung.repeats,
             seed=SEED,
             confidence=objective.confidence,
-            identity_sha=self._plan.identity_sha,
+            identity_sha=self._identity_sha,
             slos=objective.slos,
             earlier=earlier,
             on_progress=self._observer.progress(rung.rung, "speed"),
@@ -130,7 +133,6 @@ class Gates:
                 skip=skip,
                 reference_sha=reference.identity_sha,
                 self_parity=reference.self_parity,
-                speculates=speculates(self._plan.args),
                 on_progress=self._observer.progress(rung.rung, "parity"),
             )
         ]
@@ -166,14 +168,19 @@ class Gates:
             on_progress=self._observer.progress(rung.rung, "quality"),
         )
 
+    def _adjacent(self) -> list[Rate]:
+        """The control's last sessions on this host that are near enough in time to compare with.
+
+        Without any only the floor is checked: a candidate is not measured against another host, or
+        another day, and the A/B gate brings its own controls.
+        """
+        oldest = time.time() - self._plan.objective.attribution.control_max_age_s
+        here = self._plan.rates_on(self._observer.outcome.host)
+        return [rate for rate in here[-RECENT:] if rate.started_at >= oldest]
+
     def depth(self, gate: str, rung: Rung) -> int:
         """How deep a gate goes on a rung, in its own unit: repeats, prompts, or 1."""
         kind = gate.split(".")[0]
         if kind == GateKind.CANARY:
             return self.canary_depth(rung)
         return rung.parity_prompts if kind == GateKind.PARITY else 1
-
-
-def speculates(args: Mapping[str, Any]) -> bool:
-    """Whether these arguments turn speculative decoding on, which then has to be shown to work."""
-    return any(key.split(".")[0] == "speculative-config" and value for key, value in args.items())

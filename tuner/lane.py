@@ -8,7 +8,6 @@ from typing import Any
 from objectives import GateHistory, Rate
 from tuner.identity import Identity
 from tuner.ledger import Ledger, TrialRecord
-from tuner.verdict import Verdict
 
 
 class Lane:
@@ -29,13 +28,8 @@ class Lane:
 
     @property
     def control(self) -> TrialRecord | None:
-        """The accepted record that candidates are compared with: the last one."""
-        accepted = [
-            trial
-            for trial in self.trials
-            if trial.verdict is Verdict.ACCEPTED and trial.identity.engine == self._engine
-        ]
-        return accepted[-1] if accepted else None
+        """The accepted record that candidates are compared with, on this engine."""
+        return self._ledger.control_on(self._engine)
 
     @property
     def control_rates(self) -> dict[str, tuple[Rate, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -182,8 +182,22 @@ class Ledger:
 
     @property
     def control(self) -> TrialRecord | None:
-        """The accepted identity that candidates are compared with now: the last one accepted."""
-        return next((r for r in reversed(self._records) if r.verdict is Verdict.ACCEPTED), None)
+        """The accepted identity that candidates are compared with now, on the latest engine."""
+        started = [record for record in self._records if record.seconds_by_rung]
+        return self.control_on(started[-1].identity.engine) if started else None
+
+    def control_on(self, engine: Mapping[str, Any]) -> TrialRecord | None:
+        """The last candidate accepted on an engine, else the control that began there.
+
+        A reference that had to be recorded again is no newer winner: whatever beat it still does.
+        """
+        accepted = [
+            record
+            for record in self._records
+            if record.verdict is Verdict.ACCEPTED and record.identity.engine == engine
+        ]
+        winners = [record for record in accepted if record.role == "candidate"]
+        return next(iter([*reversed(winners), *reversed(accepted)]), None)
 
     def of_trial(self, number: int) -> list[TrialRecord]:
         """The attempts of one trial, oldest first."""
@@ -192,10 +206,10 @@ class Ledger:
     def failure_repeats(self) -> Sequence[int]:
         """Every repeat, counted from 1, at which a canary ever failed here: the failure windows."""
         return [
-            int(gate.evidence["first_mismatch"])
+            int(gate.evidence["failed_at"])
             for record in self._records
             for gate in record.gates
             if gate.kind is GateKind.CANARY
             and gate.status is GateStatus.FAILED
-            and gate.evidence.get("first_mismatch") is not None
+            and gate.evidence.get("failed_at") is not None
         ]

@@ -62,6 +62,8 @@ class Observer:
 
     def note_control(self, result: GateResult, depth: int) -> None:
         """The control was seen at this depth, which later candidates that fail there can use."""
+        if result.status is GateStatus.MISSING:
+            return
         self.outcome.control_checks[result.gate] = ControlCheck(
             result=result, depth=depth, host=self.outcome.host, checked_at=time.time()
         )

@@ -23,7 +23,6 @@ class RecordContext:
     study: str
     lane: str
     objective: Objective
-    control_sha: str | None
 
 
 def trial_record(
@@ -148,6 +147,6 @@ def _named(context: RecordContext, candidate: Candidate) -> dict[str, Any]:
         "hypothesis": candidate.hypothesis,
         "assignment": dict(candidate.configuration.assignment),
         "identity": candidate.identity,
-        "control_sha": context.control_sha,
+        "control_sha": candidate.control_sha,
         "directory": f"trials/{candidate.number:04}/attempt-{candidate.attempt}",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runners import FailedAttempt, Resolution, resolve
+from runners import FailedAttempt, Failure, Resolution, resolve
 from tuner.ledger import TrialRecord
 from tuner.verdict import Code, Evidence, Verdict, judge
 
@@ -25,6 +25,28 @@ def resolution(attempts: Sequence[TrialRecord], max_attempts: int) -> Resolution
         return None
     failed = [FailedAttempt(a.host, a.failure) for a in attempts if a.failure is not None]
     return resolve(failed, max_attempts=max_attempts)
+
+
+def overtaken(record: TrialRecord, control: TrialRecord | None) -> TrialRecord:
+    """The record as it stands when another candidate was accepted while this one ran.
+
+    It has beaten a control that is the control no more, so its acceptance proves nothing: it is
+    measured again, beside the new one.
+    """
+    if record.role == "control" or record.verdict is not Verdict.ACCEPTED or control is None:
+        return record
+    if record.control_sha == control.identity.sha:
+        return record
+    failure = Failure(
+        code=Code.NOT_COMPARABLE.value,
+        phase="serving",
+        blame="host",
+        retry=True,
+        reason=f"Trial {control.number} became the control while this one was compared with its "
+        "predecessor; it is measured again beside the new one.",
+    )
+    judgement = judge(Evidence(gates=record.gates, failure=failure))
+    return record.model_copy(update={"failure": failure, "judgement": judgement})
 
 
 def convicted(record: TrialRecord, earlier: Sequence[TrialRecord], limit: int) -> TrialRecord:

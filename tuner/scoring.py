@@ -34,8 +34,8 @@ def value_of(record: TrialRecord, objective: Objective) -> float | None:
 def constraints_of(record: TrialRecord, names: Sequence[str]) -> dict[str, float]:
     """Constraint values of a settled trial, all of `names`, 0 or less meaning that the gate holds.
 
-    A failure that no gate of that name carries (the engine died in the middle of a canary, say)
-    counts against the gate that was running, or against `startup`.
+    An engine that failed, also in the middle of a gate, counts against `startup`: whether it lives
+    is one question, and the gates that it did not reach are not shown to hold.
     """
     values = dict.fromkeys(names, UNPROVEN)
     values["static"] = 0.0

@@ -17,7 +17,18 @@ from functools import partial
 from pathlib import Path
 
 from objectives import GateResult
-from runners import Backend, Lease, Lost, Progress, RayBackend, Ticket, engine_identity, sweep
+from runners import (
+    Backend,
+    Device,
+    Lease,
+    Lost,
+    Progress,
+    RayBackend,
+    Ticket,
+    engine_identity,
+    plan_launch,
+    sweep,
+)
 from tuner.ascent import Evaluation
 from tuner.candidate import (
     Candidate,
@@ -43,7 +54,7 @@ from tuner.records import (
     trial_record,
 )
 from tuner.reference import Reference
-from tuner.retries import convicted, resolution
+from tuner.retries import convicted, overtaken, resolution
 from tuner.scoring import constraint_names, constraints_of, value_of
 from tuner.search import Proposal, Search
 from tuner.study_file import StudyFiles, read
@@ -136,6 +147,7 @@ class Study:
         the model is missing; nothing was started then.
         """
         facts = engine_identity(self.files.runner)
+        _require_launchable(self.files)
         with self._alone():
             for swept in sweep(self.marker):
                 left = f"{swept.command} (process {swept.pid})"
@@ -159,6 +171,16 @@ class Study:
             yield
 
 
+def _require_launchable(files: StudyFiles) -> None:
+    """Plan the control's launch and start nothing. Raises LaunchRefused for what is missing."""
+    args, env = settings_of(files, files.space.control())
+    device = Device(kind=files.runner.devices.kind, index=0, name="", host="")
+    nowhere = Lease(devices=(device,), host="")
+    plan_launch(
+        files.runner, args=args, env=env, lease=nowhere, port=0, directory=files.folder, marker="-"
+    ).process_env()
+
+
 class _Run:
     """One run of a study, from its start to its summary."""
 
@@ -178,7 +200,9 @@ class _Run:
                 f"the {changed} changed since {self.ledger.path} was begun, and old and new trials "
                 "cannot be compared; give the study a new file name, or move its folder away"
             )
-        self.reference = Reference.load(self._reference_path, identity.sha)
+        self.reference = (
+            Reference.load(self._reference_path, identity.sha) if self.lane.control else None
+        )
         self.control_checks: dict[str, ControlCheck] = {}
         self.running: dict[Ticket, Candidate] = {}
         self.partial: dict[Ticket, list[GateResult]] = {}
@@ -328,13 +352,15 @@ class _Run:
         record = trial_record(self._context(), candidate, outcome)
         outcome.write_artifacts(self.folder / record.directory, candidate.identity)
         self.control_checks.update(outcome.control_checks)
+        is_sick = record.failure is not None and record.failure.blame == "device"
+        sick = record.failure.reason if record.failure and is_sick else outcome.left_behind
+        for device in lease.devices if sick else ():
+            self.backend.quarantine(device, sick)
+        self._settle(record)
         if outcome.reference is not None and record.verdict is Verdict.ACCEPTED:
+            # After the ledger: a reference without its control's record would be nobody's.
             self.reference = outcome.reference
             self.reference.save(self._reference_path)
-        if record.failure is not None and record.failure.blame == "device":
-            for device in lease.devices:
-                self.backend.quarantine(device, record.failure.reason)
-        self._settle(record)
 
     # What a settled trial means to everybody.
 
@@ -342,7 +368,7 @@ class _Run:
         """Make a record known: to the disk first, then to sampler, tracking and screen."""
         control = self.lane.control
         earlier = self.ledger.of_trial(record.number)
-        record = convicted(record, earlier, self._attempts)
+        record = convicted(overtaken(record, control), earlier, self._attempts)
         self.ledger.append(record)
         self._tell_search(record)
         self.tracker.record(record, self.folder / record.directory, control)
@@ -364,6 +390,12 @@ class _Run:
         again = resolution(self.ledger.of_trial(record.number), self._attempts)
         return again is not None and again.retry
 
+    def _stays_open(self, record: TrialRecord) -> bool:
+        """Whether this run or a later one begins the trial again; in a sick lane, a later one."""
+        rejection = record.rejection
+        is_lanes = rejection is not None and rejection.code is Code.LANE_UNHEALTHY
+        return is_lanes or self._may_retry(record)
+
     @property
     def _attempts(self) -> int:
         return self.files.study.max_attempts
@@ -372,9 +404,12 @@ class _Run:
         """Tell the sampler of a settled trial; what may be tried again stays asked for."""
         if record.verdict is not Verdict.INVALID:
             names = constraint_names(self.files.objective)
-            value = value_of(record, self.files.objective)
-            self.search.tell(record.number, value, constraints_of(record, names))
-        elif not self._may_retry(record):
+            told = record
+            if record.duplicate_of is not None:
+                told = self.ledger.trial(record.duplicate_of) or record
+            value = value_of(told, self.files.objective)
+            self.search.tell(record.number, value, constraints_of(told, names))
+        elif not self._stays_open(record):
             self.search.tell_invalid(record.number)
 
     def _catch_up(self) -> None:
@@ -384,7 +419,7 @@ class _Run:
         """
         pending = {proposal.number: proposal for proposal in self.search.pending()}
         for record in self.lane.trials:
-            if record.number in pending and not self._may_retry(record):
+            if record.number in pending and not self._stays_open(record):
                 self._tell_search(record)
                 del pending[record.number]
         self.waiting = [pending[number] for number in sorted(pending)]
@@ -423,6 +458,7 @@ class _Run:
         configuration = self.files.space.configure(proposal.assignment)
         args, env = settings_of(self.files, configuration)
         is_control = self.reference is None
+        control = self.lane.control
         attempts = (self.folder / "trials" / f"{proposal.number:04}").glob("attempt-*")
         return Candidate(
             number=proposal.number,
@@ -435,6 +471,7 @@ class _Run:
             args=args,
             env=env,
             identity=identity_of(self.files, self.ground, configuration),
+            control_sha=control.identity.sha if control and not is_control else None,
         )
 
     def _plan(self, candidate: Candidate) -> TrialPlan:
@@ -450,6 +487,7 @@ class _Run:
             args=dict(candidate.args),
             env=dict(candidate.env),
             identity_sha=candidate.identity.sha,
+            control_sha=candidate.control_sha or candidate.identity.sha,
             control_args=settings["args"],
             control_env=settings["env"],
             control_rates=self.lane.control_rates,
@@ -460,10 +498,6 @@ class _Run:
         )
 
     def _context(self) -> RecordContext:
-        control = self.lane.control
         return RecordContext(
-            study=self.study.name,
-            lane=self.lane.sha,
-            objective=self.files.objective,
-            control_sha=control.identity.sha if control else None,
+            study=self.study.name, lane=self.lane.sha, objective=self.files.objective
         )

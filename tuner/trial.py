@@ -52,6 +52,7 @@ class TrialPlan:
     args: Mapping[str, Any]
     env: Mapping[str, str]
     identity_sha: str
+    control_sha: str
     control_args: Mapping[str, Any]
     control_env: Mapping[str, str]
     control_rates: Mapping[str, tuple[Rate, ...]]
@@ -71,7 +72,10 @@ class TrialPlan:
 
 
 class TrialOutcome(BaseModel):
-    """What one attempt showed; `control_rates` are the control sessions that were run beside it."""
+    """What one attempt showed; `control_rates` are the control sessions that were run beside it.
+
+    `left_behind` says what of an engine could not be ended, whatever else happened.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -84,6 +88,7 @@ class TrialOutcome(BaseModel):
     failure: Failure | None = None
     identity_drift: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
+    left_behind: str = ""
     reference: Reference | None = None
     launch: dict[str, Any] = {}
     host: str = ""

@@ -224,9 +224,14 @@ def _why_void(evidence: Evidence, failed: Sequence[GateResult]) -> Rejection | N
         return Rejection(code=Code.STALE_ORACLE, reason=reason, gate="parity")
     for gate in failed:
         control = evidence.control_gates.get(gate.gate)
-        if gate.kind in CORRECTNESS and control is not None and _is_failed(control):
+        if gate.kind not in CORRECTNESS or control is None:
+            continue
+        if _is_failed(control):
             reason = f"The adjacent control fails {gate.gate} too: {control.reason}"
             return Rejection(code=Code.LANE_UNHEALTHY, reason=reason, gate=gate.gate)
+        if control.status is GateStatus.MISSING:
+            reason = f"Whether the control passes {gate.gate} could not be told: {control.reason}"
+            return Rejection(code=Code.NOT_COMPARABLE, reason=reason, gate=gate.gate)
     return None
 
 
@@ -238,7 +243,8 @@ def _from_gates(failed: Sequence[GateResult], control: Mapping[str, GateResult])
     """The first failure in the order in which the gates ran, with the others counted."""
     first = failed[0]
     reason = first.reason
-    if first.kind in CORRECTNESS and first.gate in control:
+    beside = control.get(first.gate)
+    if first.kind in CORRECTNESS and beside is not None and beside.status is GateStatus.PASSED:
         reason += " The adjacent control passes the same gate."
     others = [gate.gate for gate in failed[1:]]
     if others:

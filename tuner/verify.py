@@ -26,7 +26,7 @@ from objectives import (
     quality_gates,
 )
 from runners import EngineFailure, EngineServer, Launch, PortHold, Timeouts
-from tuner.gates import SEED, speculates
+from tuner.gates import SEED
 from tuner.ledger import TrialRecord
 from tuner.reference import Reference
 from tuner.study import Study
@@ -104,7 +104,7 @@ def verify(script: Path, study: Study, *, say: Said = lambda _line: None) -> Ver
                 identity_sha=record.identity.sha,
                 slos=objective.slos,
             )
-            gates = _gates(endpoint, record, study, reference, say)
+            gates = _gates(endpoint, study, reference, say)
         except EndpointError as error:
             raise EngineFailure(server.diagnose(error)) from error
     finally:
@@ -184,9 +184,7 @@ def _timeouts(study: Study) -> Timeouts:
     return study.files.runner.timeouts
 
 
-def _gates(
-    endpoint: Endpoint, record: TrialRecord, study: Study, reference: Reference, say: Said
-) -> list[GateResult]:
+def _gates(endpoint: Endpoint, study: Study, reference: Reference, say: Said) -> list[GateResult]:
     """The correctness gates of the deepest rung, all of them: a failure stops nothing here."""
     objective = study.files.objective
     rung = objective.deepest
@@ -198,7 +196,6 @@ def _gates(
             rung=rung.rung,
             prompts=rung.parity_prompts or None,
             self_parity=reference.self_parity,
-            speculates=speculates(record.identity.configuration.get("args", {})),
         )
     ]
     say(f"parity: {gates[-1].reason}")

@@ -91,6 +91,11 @@ def test_a_missing_model(folder: Path, embedded_engine: Path) -> None:
     assert "no-such-model" in message
 
 
+def test_a_secret_that_is_not_set(folder: Path) -> None:
+    edit(folder / "runner.yaml", secrets=["SURELY_NOT_SET_TOKEN"])
+    assert "SURELY_NOT_SET_TOKEN is not set" in refused(folder)
+
+
 def test_a_trial_that_is_not_there(folder: Path) -> None:
     assert "there is no trial 7" in refused(folder, "show", "study.yaml", "7")
 

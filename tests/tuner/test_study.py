@@ -10,8 +10,10 @@ import pytest
 
 from runners import InProcessBackend
 from tests.tuner.scripted_study import KNOBS, write_study
+from tests.tuner.trial_records import accepted_record, control_record
 from tuner.events import Event, TrialFinished
 from tuner.ledger import Ledger
+from tuner.retries import overtaken, resolution
 from tuner.study import Stop, Study, StudyError, StudySummary
 from tuner.verdict import Code, Verdict
 
@@ -221,3 +223,37 @@ def test_the_ledger_is_whole_after_a_torn_last_line(
     torn.write_bytes(whole[:-40])
     assert len(Ledger(torn)) == len(finished[0].ledger) - 1
     assert torn.read_bytes().endswith(b"\n")
+
+
+def test_a_canary_goes_past_every_repeat_at_which_one_has_failed(tmp_path: Path) -> None:
+    """Trial 1 fails its canary at repeat 7; what is asked of trial 2 goes deeper than that."""
+    study = write_study(
+        tmp_path,
+        enqueue=[{"canary": 7, "speed": 1.5}, {"speed": 1.5}],
+        trials=3,
+        knobs={"canary": {"arg": "--corrupt-canary-at", "choices": [None, 7]}, **KNOBS},
+    )
+    run(study)
+    failed = study.ledger.trial(1)
+    assert failed is not None
+    assert failed.rejection is not None
+    assert (failed.rejection.code, failed.rejection.gate) == (Code.CANARY_MISMATCH, "canary.json")
+    assert study.ledger.failure_repeats() == [7]
+    later = study.ledger.trial(2)
+    assert later is not None
+    canary = later.gate("canary.json")
+    assert canary is not None
+    assert canary.evidence["repeats"] == 9, "the margin of 1.15 past 7, and more than the 8 asked"
+
+
+def test_an_acceptance_against_a_replaced_control_is_measured_again() -> None:
+    control, other, winner = control_record(), accepted_record(1), accepted_record(2)
+    other = other.model_copy(update={"control_sha": control.identity.sha})
+    again = overtaken(other, winner)
+    assert again.verdict is Verdict.INVALID
+    assert again.rejection is not None
+    assert again.rejection.code is Code.NOT_COMPARABLE
+    next_step = resolution([again], 3)
+    assert next_step is not None
+    assert next_step.retry
+    assert overtaken(other, control) == other

@@ -1,0 +1,1 @@
+"""What is measured: gates, search, kernels, and the tuner's own cost."""
