@@ -20,7 +20,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 GOAL = 0.95
-_COLOURS = ("#0068b5", "#6ddcff", "#d62728", "#ff9896", "#2ca02c", "#7f7f7f", "#9467bd", "#8c564b")
+_COLOURS = mpl.colormaps["tab20"].colors  # type: ignore[attr-defined]  # a listed map has them
 
 
 def evaluations_to_goal(curve: list[float], goal: float = GOAL) -> int | None:

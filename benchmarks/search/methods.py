@@ -120,6 +120,11 @@ NAMES = {
     "tpe-fail": "plain TPE, failures told as FAIL",
     "gp-zero": "plain GP, failures told as 0",
     "random": "random",
+    "kernel_tuner/genetic_algorithm": "Kernel Tuner, genetic algorithm",
+    "kernel_tuner/simulated_annealing": "Kernel Tuner, simulated annealing",
+    "kernel_tuner/greedy_ils": "Kernel Tuner, greedy iterated local search",
+    "kernel_tuner/bayes_opt": "Kernel Tuner, Bayesian optimisation",
+    "kernel_tuner/random_sample": "Kernel Tuner, random sample",
 }
 """What is compared, and how it is called in the figure."""
 
