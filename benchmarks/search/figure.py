@@ -74,8 +74,11 @@ def main() -> None:
         axis.axhline(GOAL, color="black", linewidth=0.6, linestyle=":")
         axis.set(title=table, xlabel="unique evaluations", ylim=(0.4, 1.01))
     np.atleast_1d(axes)[0].set_ylabel("best feasible rate / best in the table")
-    np.atleast_1d(axes)[-1].legend(fontsize=7, loc="lower right")
-    figure.tight_layout()
+    lines = {
+        str(line.get_label()): line for axis in np.atleast_1d(axes) for line in axis.lines[:-1]
+    }
+    figure.legend(lines.values(), lines.keys(), fontsize=7, loc="lower center", ncols=5)
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
     figure.savefig(HERE / "figure.svg", metadata={"Date": None})
     print(
         "| table | method | runs | evaluations to 95 % | 95 % interval | at the end"
