@@ -58,6 +58,7 @@ from tuner.retries import convicted, overtaken, resolution
 from tuner.scoring import constraint_names, constraints_of, value_of
 from tuner.search import Proposal, Search
 from tuner.study_file import StudyFiles, read
+from tuner.study_id import study_id
 from tuner.summary import StudySummary, summarise
 from tuner.telling import (
     Listener,
@@ -212,7 +213,7 @@ class _Run:
         self.search = Search(
             self.files.space,
             storage=self.files.study.storage or str(self.folder / "optuna.journal"),
-            name=f"{study.name}-{self.lane.sha[:12]}",
+            name=f"{study.name}-{self.lane.sha[:12]}-{study_id(self.folder)}",
             seed=self.files.study.seed,
             sampler=self.files.study.sampler,
             direction=self.files.objective.direction,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,13 +11,12 @@ from objectives import Objective
 from runners import Runner
 from search_spaces import BadValue, Configuration, SearchSpace, UnknownKnob
 from tuner.catalog import find
+from tuner.choosers import SamplerName
 from tuner.document import Document, DocumentError, Model, Problem, load
 from tuner.identity import Value
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 """Names become folders, Optuna studies and MLflow runs: no separators, no leading dot."""
-
-SamplerName = Literal["tpe", "gp", "nsga2", "nsga3", "random", "exhaustive"]
 
 
 class Budget(BaseModel):
@@ -49,7 +47,9 @@ class StudyFile(BaseModel):
     objective: str
     runner: str
     seed: int = 0
-    sampler: SamplerName = "tpe"
+    sampler: SamplerName = Field(
+        default="guided", description="Who chooses what is tried next; benchmarks/search says why."
+    )
     budget: Budget = Budget()
     enqueue: tuple[dict[str, Value], ...] = Field(
         default=(), description="Configurations to try first, as values of some knobs."

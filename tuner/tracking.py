@@ -27,6 +27,7 @@ from tuner.notebook import entry
 from tuner.outbox import Outbox, Parcel
 from tuner.run_artifacts import stage_artifacts
 from tuner.run_fields import LONGEST_TAG, Point, RunFields, run_fields, shorten
+from tuner.study_id import study_id
 from tuner.study_page import fill_study_page
 from tuner.verdict import Verdict
 
@@ -60,8 +61,10 @@ def shown(uri: str) -> str:
     return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", uri)
 
 
-def runs_page(server: str, store: str, study_name: str) -> str:
+def runs_page(server: str, store: str, study_key: str) -> str:
     """The address of the table with a study's trials, on a UI at `server` that shows `store`.
+
+    `study_key` is the study's name and id, as `key_of_study` gives it.
 
     The front page of that UI if the store holds nothing of the study.
     """
@@ -70,11 +73,16 @@ def runs_page(server: str, store: str, study_name: str) -> str:
     client = MlflowClient(tracking_uri=store)
     for experiment in client.search_experiments():
         found = client.search_runs(
-            [experiment.experiment_id], f"tags.`{KEY}` = '{study_name}'", max_results=1
+            [experiment.experiment_id], f"tags.`{KEY}` = '{study_key}'", max_results=1
         )
         if found:
             return mlflow_views.link(server, experiment.experiment_id)
     return server
+
+
+def key_of_study(folder: Path, name: str) -> str:
+    """What names a study on a server that several people use: its name and its id."""
+    return f"{name}@{study_id(folder)}"
 
 
 class Tracker:
@@ -98,6 +106,7 @@ class Tracker:
         self.uri = uri or local_store(study_directory)
         self.study_directory = study_directory.resolve()
         self.study_name = study_name
+        self.study_key = key_of_study(self.study_directory, study_name)
         self.lane = lane
         self.experiment_name = f"{lane_label or 'lane'} · {lane[:12]}"
         self._outbox = Outbox(self.study_directory / "outbox" / lane[:12])
@@ -266,7 +275,7 @@ class Tracker:
         while token is not None:
             page = client.search_runs(
                 [self._experiment_id],
-                f"tags.study = '{self.study_name}'",
+                f"tags.`{KEY}` LIKE '{self.study_key}%'",
                 max_results=1000,
                 page_token=token or None,
             )
@@ -284,7 +293,7 @@ class Tracker:
 
     def _study_run(self, client: MlflowClient) -> str:
         """The id of the parent run of this study, made when it is first needed."""
-        key = self.study_name
+        key = self.study_key
         if key not in self._runs:
             run = client.create_run(
                 self._experiment_id,
@@ -295,12 +304,12 @@ class Tracker:
         return self._runs[key][0]
 
     def _key(self, record: TrialRecord) -> str:
-        return f"{self.study_name}/{record.number}/{record.attempt}"
+        return f"{self.study_key}/{record.number}/{record.attempt}"
 
     def _links(self, record: TrialRecord, control: TrialRecord | None) -> str:
         """Markdown that leads from a trial to its study and control, and from a control back."""
         page = f"#/experiments/{self._experiment_id}/runs/"
-        links = [f"[study {self.study_name}]({page}{self._runs[self.study_name][0]})"]
+        links = [f"[study {self.study_name}]({page}{self._runs[self.study_key][0]})"]
         key = None if control is None else self._key(control)
         if control is not None and key in self._runs and control.key != record.key:
             links.append(f"[control: trial {control.number}]({page}{self._runs[key][0]})")

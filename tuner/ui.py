@@ -9,7 +9,7 @@ import sys
 from types import FrameType
 
 from tuner.study import Study
-from tuner.tracking import local_store, runs_page, shown
+from tuner.tracking import key_of_study, local_store, runs_page, shown
 
 
 def command(store: str, host: str, port: int) -> list[str]:
@@ -34,7 +34,7 @@ def serve(study: Study, *, host: str, port: int) -> int:
     env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     store = uri or local_store(study.folder)
     # Its front page is about traces and agents; what is wanted is this study's lane.
-    page = runs_page(f"http://{host}:{port}", store, study.name)
+    page = runs_page(f"http://{host}:{port}", store, key_of_study(study.folder, study.name))
     print(f"MLflow UI (takes about 20 seconds; Ctrl-C ends it): {page}", flush=True)
     server = subprocess.Popen(command(store, host, port), env=env, start_new_session=True)
     # The server is in a session of its own: who ends us in another way than Ctrl-C ends it too.

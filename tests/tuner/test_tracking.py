@@ -23,7 +23,7 @@ from tests.tuner.trial_records import (
 from tuner import tracking
 from tuner.ledger import Ledger, TrialRecord
 from tuner.mlflow_views import TAG, VIEWS
-from tuner.tracking import Tracker, local_store, runs_page
+from tuner.tracking import Tracker, key_of_study, local_store, runs_page
 from tuner.verdict import Code
 
 LANE = "ab12" * 16
@@ -316,9 +316,11 @@ def test_pages_of_trials_lead_to_their_study_and_control(tracker: Tracker, study
 
 def test_the_ui_is_opened_on_the_studys_own_trials(tracker: Tracker, study: Path) -> None:
     store = local_store(study)
-    assert runs_page("http://x", store, "quick") == "http://x"
+    assert runs_page("http://x", store, key_of_study(study, "quick")) == "http://x"
     tell(tracker, study, control_record())
-    assert runs_page("http://x", store, "quick").startswith("http://x/#/experiments/1/runs?")
+    assert runs_page("http://x", store, key_of_study(study, "quick")).startswith(
+        "http://x/#/experiments/1/runs?"
+    )
     assert runs_page("http://x", store, "another") == "http://x"
 
 
