@@ -12,11 +12,13 @@ SHELL_SCRIPTS := .ci/run mlflow/backup.sh
 export TORCH_CPU_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help study test test-engine test-study lint environment engine clean
+.PHONY: help study test test-slow test-chaos test-engine test-study lint environment engine clean
 
 help:
 	@echo "make study        tune the embedded engine: the whole thing, from nothing"
 	@echo "make test         the fast tests"
+	@echo "make test-slow    set-up, interruption and search tests that take minutes"
+	@echo "make test-chaos   kills engines, actors, hosts and drivers in the middle of their work"
 	@echo "make test-engine  the tests that start the embedded engine"
 	@echo "make test-study   one study of three trials on the embedded engine"
 	@echo "make lint         ruff, mypy and shellcheck"
@@ -28,6 +30,12 @@ study: engine
 
 test: environment
 	$(PYTEST)
+
+test-slow: environment
+	$(PYTEST) -m "slow and not chaos and not engine and not gpu"
+
+test-chaos: environment
+	$(PYTEST) -m "chaos and not engine"
 
 test-engine: engine
 	$(PYTEST) -m "engine and not study"

@@ -27,6 +27,8 @@ from runners.embedded.environment import (
     run_step,
 )
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "runners" / "embedded" / "environment.py"
 
 

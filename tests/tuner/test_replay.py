@@ -9,6 +9,8 @@ from benchmarks.search.replay import replay
 from benchmarks.search.synthetic import conditional
 from benchmarks.search.tables import Table
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (300, 301, 302)
 
 

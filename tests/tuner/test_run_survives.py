@@ -16,7 +16,7 @@ from runners.process import marked
 from tests.tuner.scripted_study import write_study
 from tuner.study import Study
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 GONE_S = 15.0
 
