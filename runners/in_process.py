@@ -8,14 +8,14 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from runners.backend import Backend, Cancelled, Event, Finished, Lost, Progress, Task, Ticket
+from runners.backend import Cancelled, Event, Finished, Lost, Progress, Ticket
 from runners.device import Demand, Device, DeviceReading, Lease
 from runners.devices import inventory
-from runners.dispatch import Dispatch, Waiting
-from runners.leases import Capacity, LeaseBook
+from runners.dispatch import Waiting
+from runners.leasing import LeasingBackend
 
 
-class InProcessBackend(Backend):
+class InProcessBackend(LeasingBackend):
     """Runs each task in a thread of its own, on this host's devices.
 
     Threads cannot be killed: a cancelled task ends at its next `report`. An engine that it started
@@ -23,35 +23,12 @@ class InProcessBackend(Backend):
     """
 
     def __init__(self, readings: Iterable[DeviceReading] | None = None) -> None:
-        self._book = LeaseBook()
+        super().__init__()
         self._book.join(inventory() if readings is None else readings)
-        self._dispatch = Dispatch(self._book)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._running: dict[Ticket, threading.Thread] = {}
         self._leases: dict[Ticket, Lease] = {}
         self._cancelled: set[Ticket] = set()
-
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """See `Backend`."""
-        return self._book.devices
-
-    def capacity(self, devices: Demand) -> Capacity:
-        """See `Backend`."""
-        return self._book.capacity(devices)
-
-    def submit(
-        self,
-        task: Task,
-        *,
-        devices: Demand,
-        marker: str = "",
-        avoid_hosts: frozenset[str] = frozenset(),
-    ) -> Ticket:
-        """See `Backend`."""
-        ticket = self._dispatch.add(task, devices, marker, avoid_hosts)
-        self._start_what_can_start()
-        return ticket
 
     def next_event(self, timeout_s: float) -> Event | None:
         """See `Backend`."""

@@ -12,12 +12,12 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from runners.backend import Backend, Event, Finished, Lost, Progress, Task, Ticket
+from runners.backend import Event, Finished, Lost, Progress, Ticket
 from runners.device import Demand, Device, DeviceReading, Health, Lease
 from runners.devices import inventory
-from runners.dispatch import Dispatch, Waiting
+from runners.dispatch import Waiting
 from runners.in_process import leased
-from runners.leases import Capacity, LeaseBook
+from runners.leasing import LeasingBackend
 from runners.quarantine import Quarantined, after_check, is_due, quarantine
 from runners.ray_actors import HostActor, Inventory, Message, TrialActor
 from runners.ray_local import Connection
@@ -47,7 +47,7 @@ class _Attempt:
     stream: Any
 
 
-class RayBackend(Backend):
+class RayBackend(LeasingBackend):
     """One host actor per node, pinned to it; one trial actor per lease, on the lease's node.
 
     `address` None starts a local Ray and `close` stops it. Nodes may join and leave at any time.
@@ -65,8 +65,7 @@ class RayBackend(Backend):
         self._connection = Connection(address)
         self._inventory = inventory
         self._node_name = node_name or _host_name
-        self._book = LeaseBook()
-        self._dispatch = Dispatch(self._book)
+        super().__init__()
         self._hosts: dict[str, _Host] = {}  # by node id
         self._attempts: dict[Ticket, _Attempt] = {}
         self._cancelled: set[Ticket] = set()
@@ -84,31 +83,9 @@ class RayBackend(Backend):
         return self._book.hosts
 
     @property
-    def devices(self) -> tuple[Device, ...]:
-        """See `Backend`."""
-        return self._book.devices
-
-    @property
     def quarantined(self) -> tuple[Quarantined, ...]:
         """Every device that is given to nobody, with the reason."""
         return tuple(self._quarantined.values())
-
-    def capacity(self, devices: Demand) -> Capacity:
-        """See `Backend`."""
-        return self._book.capacity(devices)
-
-    def submit(
-        self,
-        task: Task,
-        *,
-        devices: Demand,
-        marker: str = "",
-        avoid_hosts: frozenset[str] = frozenset(),
-    ) -> Ticket:
-        """See `Backend`."""
-        ticket = self._dispatch.add(task, devices, marker, avoid_hosts)
-        self._start_what_can_start()
-        return ticket
 
     def next_event(self, timeout_s: float) -> Event | None:
         """See `Backend`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,11 @@ from tuner.identity import Identity, Value
 from tuner.verdict import Judgement, Rejection, Verdict
 
 SCHEMA_VERSION = 1
+
+
+def utc_now() -> str:
+    """The present as records write it: UTC, ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class LedgerError(Exception):

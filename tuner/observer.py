@@ -6,11 +6,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from objectives import GateKind, GateResult, GateStatus
 from runners import Lease, Report
+from tuner.ledger import utc_now
 from tuner.trial import ControlCheck, TrialOutcome
 
 
@@ -22,7 +22,7 @@ class Observer:
             rung="startup",
             host=lease.host,
             devices=tuple(device.id for device in lease.devices),
-            started_at=_now(),
+            started_at=utc_now(),
         )
         self._report = report
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -30,7 +30,7 @@ class Observer:
     def finished(self) -> TrialOutcome:
         """The outcome, complete with its times."""
         self.outcome.seconds_by_rung = dict(self._seconds)
-        self.outcome.finished_at = _now()
+        self.outcome.finished_at = utc_now()
         return self.outcome
 
     @contextmanager
@@ -75,7 +75,3 @@ class Observer:
     def progress(self, rung: str, gate: str) -> Callable[[int, int], None]:
         """What a gate calls while it runs."""
         return lambda done, total: self.tell(rung, gate, done, total)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from objectives import GateResult, Objective
 from runners import Failure
 from tuner.candidate import Candidate
-from tuner.ledger import TrialRecord
+from tuner.ledger import TrialRecord, utc_now
 from tuner.scoring import required_gates
 from tuner.trial import TrialOutcome
 from tuner.verdict import Code, Evidence, Judgement, Rejection, Verdict, judge
@@ -67,7 +66,7 @@ def refused_record(
     A duplicate carries the rate of the record that settled its identity, so that the sampler hears
     the same of equal things.
     """
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    now = utc_now()
     return TrialRecord(
         **_named(context, candidate),
         judgement=judge(Evidence(gates=(gate,), required=required_gates(context.objective))),
@@ -89,7 +88,7 @@ def lost_record(
     host: str | None,
 ) -> TrialRecord:
     """The record of an attempt that never came back: invalid, with what it had shown by then."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    now = utc_now()
     return TrialRecord(
         **_named(context, candidate),
         judgement=Judgement(

@@ -11,13 +11,10 @@ import itertools
 import random
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Literal
 
 from objectives import GateKind, GateResult, GateStatus
 from runners import (
-    Backend,
-    Capacity,
     Demand,
     Device,
     DeviceReading,
@@ -30,8 +27,9 @@ from runners import (
     Ticket,
 )
 from runners.device import Lease
-from runners.dispatch import Dispatch, Waiting
-from runners.leases import LeaseBook
+from runners.dispatch import Waiting
+from runners.leasing import LeasingBackend
+from tuner.ledger import utc_now
 from tuner.trial import TrialOutcome
 
 Fate = Literal["too slow", "crashes", "host fault", "lost", "raises"]
@@ -49,7 +47,7 @@ def random_fate(seed: int) -> Callable[[], Fate]:
     return lambda: draw.choice([*fates, "raises"] if draw.random() < 0.1 else fates)
 
 
-class SimulatedFleet(Backend):
+class SimulatedFleet(LeasingBackend):
     """`hosts` hosts with `devices_each` CPU devices; an attempt takes `seconds` of real time."""
 
     def __init__(
@@ -60,13 +58,12 @@ class SimulatedFleet(Backend):
         seconds: float = 1.0,
         fate: Callable[[], Fate] = always_slow,
     ) -> None:
-        self._book = LeaseBook()
+        super().__init__()
         self._book.join(
             DeviceReading(Device("cpu", index, "simulated", f"host{host:04}"), Health.HEALTHY)
             for host in range(hosts)
             for index in range(devices_each)
         )
-        self._dispatch = Dispatch(self._book)
         self._seconds = seconds
         self._fate = fate
         self._order = itertools.count()
@@ -76,31 +73,9 @@ class SimulatedFleet(Backend):
         self.last_end = 0.0
         self.busy_s = 0.0
 
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """See `Backend`."""
-        return self._book.devices
-
-    def capacity(self, devices: Demand) -> Capacity:
-        """See `Backend`."""
-        return self._book.capacity(devices)
-
     def stranded(self, devices: Demand) -> str | None:  # noqa: ARG002 - the interface has it
         """See `Backend`."""
         return None
-
-    def submit(
-        self,
-        task: Task,
-        *,
-        devices: Demand,
-        marker: str = "",
-        avoid_hosts: frozenset[str] = frozenset(),
-    ) -> Ticket:
-        """See `Backend`."""
-        ticket = self._dispatch.add(task, devices, marker, avoid_hosts)
-        self._start()
-        return ticket
 
     def next_event(self, timeout_s: float) -> Event | None:
         """See `Backend`."""
@@ -114,7 +89,7 @@ class SimulatedFleet(Backend):
         _, _, waiting, lease = heapq.heappop(self._due)
         event = self._end(waiting, lease)
         self._book.release(lease)
-        self._start()
+        self._start_what_can_start()
         return event
 
     def cancel(self, ticket: Ticket) -> None:
@@ -137,7 +112,7 @@ class SimulatedFleet(Backend):
         """See `Backend`."""
         self._book.put_aside(device.id, reason)
 
-    def _start(self) -> None:
+    def _start_what_can_start(self) -> None:
         now = time.monotonic()
         for waiting, lease in self._dispatch.assign():
             seconds = 0.0 if _is_control(waiting.task) else self._seconds
@@ -161,7 +136,7 @@ class SimulatedFleet(Backend):
 
 def outcome(fate: Fate, lease: Lease, seconds: float) -> TrialOutcome:
     """What a trial actor would have brought back."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    now = utc_now()
     told = TrialOutcome(
         rung="startup",
         host=lease.host,
